@@ -79,7 +79,7 @@ pub enum Reason {
     InvalidId,
     /// A `method` that is not a string.
     InvalidMethod,
-    /// A `method` beside a `result`.
+    /// A `method` beside a `result` or an `error`.
     MethodWithResult,
     /// A `result` beside an `error`.
     ResultWithError,

@@ -47,7 +47,10 @@ pub fn useful() -> Vec<Useful> {
         message("escapes", filled(r#"{"content":[{"type":"text","text":""#, r"\u0001", r#""}]}"#, 12_600_000)),
         message("textResult", filled(r#"{"content":[{"type":"text","text":""#, "text ", r#""}]}"#, 10_485_869)),
         message("readDirectory", result(entries(50_000))),
-        message("base64", filled(r#"{"dataBase64":""#, "UGxp", r#""}"#, 15 * 1024 * 1024 + 54)),
+        message("base64", {
+            let text = Generator::default().repeat(&b"UGxp"[..], 15 * 1024 * 1024 / 4);
+            result(Generator::default().text(&br#"{"dataBase64":""#[..]).then(text).text(&br#""}"#[..]))
+        }),
         lines("pipelinedCalls", 200, |index, out| {
             let _ = write!(
                 out,

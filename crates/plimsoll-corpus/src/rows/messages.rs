@@ -41,6 +41,11 @@ pub(crate) const SHAPES: &[Shape] = &[
     smuggled("methodWithResultNoId", br#"{"jsonrpc":"2.0","method":"evil","result":0}"#, Reason::MethodWithResult),
     smuggled("resultWithMethod", br#"{"jsonrpc":"2.0","result":0,"id":7,"method":"evil"}"#, Reason::MethodWithResult),
     smuggled(
+        "methodWithError",
+        br#"{"jsonrpc":"2.0","id":7,"method":"evil","error":{"code":-32000,"message":"m"}}"#,
+        Reason::MethodWithResult,
+    ),
+    smuggled(
         "resultWithError",
         br#"{"jsonrpc":"2.0","id":7,"result":0,"error":{"code":-32000,"message":"m"}}"#,
         Reason::ResultWithError,

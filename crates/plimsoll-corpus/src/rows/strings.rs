@@ -40,8 +40,8 @@ pub(crate) const SHAPES: &[Shape] = &[
         b"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"corpus/shape\",\"unknown\":{\"a\":[\"\xff\"]}}",
     ),
     Shape::sized(18, "utf8AcrossPieces", Form::Value, "accepted: a character may lie in two chunks", |size| {
-        // Lengths 1 + 2 + 3 + 4: a piece ends within each of them somewhere.
-        string(size, "aé水😀".as_bytes())
+        // Eleven bytes, which has no divisor in common with a piece: pieces end at every place within them.
+        string(size, "aé水😀b".as_bytes())
     }),
     Shape::sized(19, "whiteSpaceInside", Form::Value, WHITE_SPACE, |size| {
         let spaces = size.saturating_sub("[]".len());
@@ -49,26 +49,8 @@ pub(crate) const SHAPES: &[Shape] = &[
         Built { text, facts: Facts { values: 1, depth: 1, kind: Kind::Plain } }
     }),
     Shape::sized(19, "whiteSpaceBetweenTokens", Form::Value, WHITE_SPACE, |size| {
-        array(
-            size,
-            [
-                WIDE.repeat(4),
-                "{".into(),
-                WIDE.repeat(4),
-                r#""a""#.into(),
-                WIDE.repeat(4),
-                ":".into(),
-                WIDE.repeat(4),
-                "0".into(),
-                WIDE.repeat(4),
-                "}".into(),
-                WIDE.repeat(4),
-            ]
-            .concat()
-            .into_bytes(),
-            2,
-            1,
-        )
+        let tokens = ["", "{", r#""a""#, ":", "0", "}", ""];
+        array(size, tokens.join(WIDE).into_bytes(), 2, 1)
     }),
     Shape::sized(19, "whiteSpaceAround", Form::Message, WHITE_SPACE, |size| {
         let message = super::messages::GOOD;
@@ -88,7 +70,7 @@ const NO_TEXT: &str = "refused, in values, names and members that nobody reads";
 const WHITE_SPACE: &str = "linear, and counted in the message's bytes";
 
 /// White space without a line feed, so that a line stays one line.
-const WIDE: &str = " \t\r\t        ";
+const WIDE: &str = " \t\r\t            \t            \r            \t            ";
 
 const fn surrogate(name: &'static str, form: Form, text: &'static str) -> Shape {
     Shape::literal(17, name, form, NO_TEXT, text.as_bytes(), Kind::Fault(Reason::LoneSurrogate))
