@@ -4,7 +4,7 @@
 //! is refused, what was stored is given back and the rest is only followed, for its id and its end.
 
 use crate::budget::Budget;
-use crate::limits::Limits;
+use crate::limits::{Bound, Limits};
 use crate::message::{Dialect, Message, Refused, classify};
 use crate::reason::{Reason, Refusal};
 use crate::scan::{Counts, Ended, Expect, Scanner};
@@ -27,6 +27,8 @@ pub(crate) struct Frame {
     dialect: Dialect,
     message_bytes: u64,
     scanner: Scanner,
+    // A refused message is followed for at most this many bytes; at least `message_bytes`.
+    skip_bytes: u64,
     // Empty once the message is refused.
     bytes: Segments,
     // Bytes of this frame so far, stored or not.
@@ -39,6 +41,7 @@ impl Frame {
             budget: budget.clone(),
             dialect,
             message_bytes: limits.message_bytes().ceiling(),
+            skip_bytes: limits.skip_bytes().ceiling().max(limits.message_bytes().ceiling()),
             scanner: Scanner::new(limits, expect, budget),
             bytes: Segments::new(budget),
             length: 0,
@@ -55,15 +58,20 @@ impl Frame {
         self.scanner.is_blank()
     }
 
-    /// Whether the message is refused, so that it is only followed.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.scanner.refused().is_some()
+    /// Whether the message is refused and longer than such a message may be. Nothing beyond that is looked at.
+    pub(crate) fn is_overrun(&self) -> bool {
+        self.scanner.refused().is_some() && self.length > self.skip_bytes
+    }
+
+    /// How many bytes of a refused message are followed, at most.
+    pub(crate) fn skip_bytes(&self) -> u64 {
+        self.skip_bytes
     }
 
     /// More bytes of the message. `whole` says that these are all.
     pub(crate) fn push(&mut self, mut bytes: &[u8], whole: bool) {
         let before = self.length;
-        self.length = self.length.saturating_add(bytes.len() as u64);
+        self.length = before.saturating_add(bytes.len() as u64);
         if self.scanner.refused().is_none() {
             let room = usize::try_from(self.message_bytes.saturating_sub(before)).unwrap_or(usize::MAX);
             let (within, beyond) = bytes.split_at(room.min(bytes.len()));
@@ -73,6 +81,12 @@ impl Frame {
                 self.refuse(Refusal::over(Reason::MessageBytes, limit, limit.saturating_add(1)).at(limit));
             }
             bytes = &bytes[within.len() - left..];
+        }
+        if self.is_overrun() {
+            // The rest is not followed, so that what is known of the message does not depend on how its bytes came.
+            self.length = self.skip_bytes.saturating_add(1);
+            let room = self.skip_bytes.saturating_sub(self.scanner.position() as u64);
+            bytes = &bytes[..usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len())];
         }
         if !bytes.is_empty() {
             self.scanner.follow(bytes);
@@ -164,7 +178,9 @@ pub struct Document {
 impl Document {
     /// A checker that stores what it must within `budget`.
     pub fn new(limits: &Limits, budget: &Budget) -> Self {
-        Self { frame: Frame::new(limits, Dialect::Standard, Expect::Document, budget) }
+        // A document has no end to be found, so there is nothing to skip.
+        let limits = limits.clone().with_skip_bytes(Bound::Unbounded);
+        Self { frame: Frame::new(&limits, Dialect::Standard, Expect::Document, budget) }
     }
 
     /// More of the text.

@@ -45,7 +45,6 @@ pub enum Line {
 #[derive(Debug)]
 pub struct LineDeframer {
     frame: Frame,
-    skip_bytes: u64,
     // The last byte was a carriage return, which belongs to the message only if no newline follows.
     carriage_return: bool,
     // Bytes of the mark seen at the start of the stream; its length when that is over.
@@ -62,7 +61,6 @@ impl LineDeframer {
     pub fn new(limits: &Limits, dialect: Dialect, budget: &Budget) -> Self {
         Self {
             frame: Frame::new(limits, dialect, Expect::Message, budget),
-            skip_bytes: limits.skip_bytes().ceiling(),
             carriage_return: false,
             mark: 0,
             newlines: 0,
@@ -90,7 +88,7 @@ impl LineDeframer {
             let piece = &rest[..end.unwrap_or(rest.len())];
             self.content(piece, end.is_some());
             at += piece.len();
-            if self.frame.is_refused() && self.frame.length() > self.skip_bytes {
+            if self.frame.is_overrun() {
                 self.overrun = true;
                 return (chunk.len(), self.overrun_now());
             }
@@ -118,7 +116,7 @@ impl LineDeframer {
     }
 
     fn overrun_now(&mut self) -> Option<Line> {
-        let reason = Refusal::over(Reason::SkipBytes, self.skip_bytes, self.frame.length());
+        let reason = Refusal::over(Reason::SkipBytes, self.frame.skip_bytes(), self.frame.length());
         match self.frame.finish_at_end_of_input() {
             Some(Received::Refused(refused)) => Some(Line::Overrun { refused, reason }),
             _ => None,

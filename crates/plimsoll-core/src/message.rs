@@ -294,6 +294,12 @@ fn is_version(bytes: &Segments, span: Span) -> bool {
     if span.kind != Type::String || span.end - span.start > LONGEST {
         return false;
     }
-    let text: Vec<u8> = bytes.runs(span.start + 1, span.end - 1).flatten().copied().collect();
-    std::str::from_utf8(&text).ok().and_then(unescape).as_deref() == Some("2.0")
+    let mut text = [0; LONGEST];
+    let mut len = 0;
+    for (place, byte) in text.iter_mut().zip(bytes.runs(span.start + 1, span.end - 1).flatten()) {
+        *place = *byte;
+        len += 1;
+    }
+    let text = &text[..len];
+    text == b"2.0" || std::str::from_utf8(text).ok().and_then(unescape).as_deref() == Some("2.0")
 }

@@ -84,8 +84,9 @@ const LARGEST: usize = 64 * 1024;
 /// Where the first segment of 64 KiB begins: 4 + 8 + 16 + 32 KiB.
 const LEVEL: usize = LARGEST - FIRST;
 const DOUBLINGS: usize = 4;
-/// What one segment costs beside its bytes: its place in the chain, which doubles, old and new counted.
-const PLACE: u64 = 3 * size_of::<Vec<u8>>() as u64;
+/// What one segment costs beside its bytes: its place in the chain, which begins with four and doubles, old and new
+/// counted.
+const PLACE: u64 = 4 * size_of::<Vec<u8>>() as u64;
 
 impl Segments {
     /// No bytes, and nothing allocated.

@@ -69,6 +69,12 @@ impl Calls {
         sender.is_some_and(|sender| sender.send(settled).is_ok())
     }
 
+    /// Fails every later call with `reason`; those that wait may still be answered.
+    pub(crate) fn begin_no_more(&self, reason: &CloseReason) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.closed.get_or_insert_with(|| reason.clone());
+    }
+
     /// Fails every waiting call, and every later one, with `reason`; the first reason stays.
     pub(crate) fn close(&self, reason: &CloseReason) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

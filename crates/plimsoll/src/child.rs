@@ -66,13 +66,14 @@ impl ChildProcess {
     /// The last part of what it wrote to standard error, safe to print: control characters are escaped, lines kept.
     pub fn stderr_tail(&self) -> String {
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&tail.bytes).into_owned();
+        let last = tail.bytes.len().saturating_sub(STDERR_TAIL_BYTES);
+        let text = String::from_utf8_lossy(&tail.bytes[last..]).into_owned();
         drop(tail);
         let lines: Vec<String> = text.lines().map(|line| Printable::new(line, 500).to_string()).collect();
         lines.join("\n")
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it ends by itself. What it started and left behind in its group ends with it.
     ///
     /// # Errors
     ///
@@ -82,7 +83,9 @@ impl ChildProcess {
     ///
     /// Safe.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.child.wait().await
+        let status = self.child.wait().await?;
+        self.end_group();
+        Ok(status)
     }
 
     /// Ends it: waits `grace` for it to end by itself (its standard input should be closed by then), tells its group to
@@ -104,12 +107,17 @@ impl ChildProcess {
             }
         }
         let status = self.child.wait().await;
-        // What it started and left behind ends too: members of its group keep the group's number from being reused.
-        self.signal(Signal::KILL);
-        self.group = None;
+        self.end_group();
         // Its standard error is complete now, unless something outside the group holds it open.
         let _ = tokio::time::timeout(Duration::from_millis(100), &mut self.draining).await;
         status
+    }
+
+    /// The program has just ended, so what it left behind ends too. Once only, because a group that is empty gives its
+    /// number back.
+    fn end_group(&mut self) {
+        self.signal(Signal::KILL);
+        self.group = None;
     }
 
     fn signal(&self, signal: Signal) {

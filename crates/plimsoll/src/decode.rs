@@ -2,7 +2,7 @@
 //!
 //! The text has passed the scanner, so its values are counted. Before decoding, an estimate of the heap that the result
 //! may take is charged: the text once, for its strings, and [`VALUE_BYTES`] for each value. It holds until the [`Decoded`]
-//! is dropped. Types that multiply beyond that (elements of hundreds of bytes each) are not weighed exactly here.
+//! is dropped. What decoding itself needs is charged while it lasts. Types that multiply beyond that (elements of hundreds of bytes each) are not weighed exactly here.
 
 use std::ops::{Deref, DerefMut};
 
@@ -50,17 +50,44 @@ impl<T> DerefMut for Decoded<T> {
 ///
 /// [`DecodeError`]: the text is not of type `T`, or its heap has no room in `budget`. The text of the error is bounded.
 pub fn decode_body<T: DeserializeOwned>(message: &Message, budget: &Budget) -> Result<Decoded<T>, DecodeError> {
-    let body = message.body();
-    let heap = body.map_or(0, |raw| raw.len() as u64) + message.counts().values * VALUE_BYTES;
-    let charge = budget.try_charge(heap).map_err(DecodeError::NoRoom)?;
-    let value = match body {
-        None => decode_nothing(),
-        Some(raw) => match raw.as_slice() {
-            Some(b"null") => decode_nothing(),
-            Some(slice) => serde_json::from_slice(slice),
-            None => serde_json::from_reader(raw.reader()),
-        },
+    decode(message, budget, 0)
+}
+
+/// The same for a type that holds free-form values: each object is a tree of nodes that have room for eleven members.
+pub(crate) fn decode_tree<T: DeserializeOwned>(message: &Message, budget: &Budget) -> Result<Decoded<T>, DecodeError> {
+    let counts = message.counts();
+    // A node is at least half full beyond the first; 56 bytes a member, and links.
+    decode(message, budget, counts.objects.min(counts.keys) * 736 + counts.keys * 128)
+}
+
+fn decode<T: DeserializeOwned>(message: &Message, budget: &Budget, nodes: u64) -> Result<Decoded<T>, DecodeError> {
+    let Some(body) = message.body() else { return finish(decode_nothing(), budget.empty_charge()) };
+    let length = body.len() as u64;
+    let counts = message.counts();
+    let charge = budget.try_charge(length + counts.values * VALUE_BYTES + nodes).map_err(DecodeError::NoRoom)?;
+    // What is held while it is decoded: the text in one piece, and the string that is being unescaped, which doubles.
+    let mut meanwhile = budget.empty_charge();
+    let mut joined = Vec::new();
+    let text = match body.as_slice() {
+        Some(text) => text,
+        None => {
+            meanwhile.try_grow(length).map_err(DecodeError::NoRoom)?;
+            joined.reserve_exact(body.len());
+            body.runs().for_each(|run| joined.extend_from_slice(run));
+            &joined
+        }
     };
+    if text == b"null" {
+        return finish(decode_nothing(), charge);
+    }
+    if text.contains(&b'\\') {
+        let strings = length.min(counts.string_bytes + counts.key_bytes);
+        meanwhile.try_grow(3 * strings).map_err(DecodeError::NoRoom)?;
+    }
+    finish(serde_json::from_slice(text), charge)
+}
+
+fn finish<T>(value: serde_json::Result<T>, charge: Charge) -> Result<Decoded<T>, DecodeError> {
     match value {
         Ok(value) => Ok(Decoded { value, charge }),
         Err(error) => Err(DecodeError::Mismatch(Printable::new(&error.to_string(), 300).to_string())),

@@ -1,6 +1,7 @@
 //! What can go wrong: a call that fails, a connection that ends, and the error object of JSON-RPC.
 
 use std::fmt;
+use std::io::ErrorKind;
 
 use plimsoll_core::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, NoRoom, OVERLOADED, Printable, Reason, Refusal};
 
@@ -82,7 +83,7 @@ pub enum CloseReason {
         /// `reading` or `writing`.
         operation: &'static str,
         /// What the operating system said.
-        kind: std::io::ErrorKind,
+        kind: ErrorKind,
     },
     /// The peer passed a limit after which a connection cannot go on.
     #[error("{0}")]
@@ -93,6 +94,14 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
+    /// What an error of the stream means. A peer that is gone has closed its side, however the system words it.
+    pub(crate) fn of_io(operation: &'static str, kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => Self::EndOfInput,
+            _ => Self::Io { operation, kind },
+        }
+    }
+
     /// The stable word for the reason.
     pub fn reason(&self) -> Reason {
         match self {

@@ -4,6 +4,7 @@
 //! their text is made when they are written. Nothing is sent into the middle of a message. A peer that does not read
 //! makes senders wait, and after `stall_deadline` without one byte of progress the connection ends.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,17 +14,21 @@ use plimsoll_core::{
 };
 use serde::Serialize;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::Mutex;
 
 use crate::error::{CallError, CloseReason, RpcError};
 use crate::in_flight::InFlight;
 use crate::peer::over_time;
-use crate::queue::{ByteQueue, Closed, Queued};
+use crate::queue::{ByteQueue, Closed, Queued, Room};
 
-/// A message as it is written: framed, charged, and the request it answers, which is in flight until it is written.
+/// A message as it is written: framed, charged, and what waits for it.
 #[derive(Debug)]
 pub(crate) struct OutFrame {
     bytes: Vec<u8>,
+    /// The call that it makes.
+    call: Option<i64>,
     _charge: Option<Charge>,
+    /// The request that it answers, which is in flight until it is written.
     _answers: Option<InFlight>,
 }
 
@@ -32,18 +37,26 @@ pub(crate) struct OutFrame {
 pub(crate) enum Urgent {
     /// A request was refused before a handler saw it.
     Refused { id: Option<Id>, code: i64, refusal: Refusal },
-    /// A handler ended without an answer, or the method does not exist.
-    Error { id: Id, error: RpcError },
+    /// A handler ended without an answer, or the method does not exist. Bounded by the number of requests in flight,
+    /// of which this is one until it is written.
+    Error { id: Id, error: RpcError, answers: Option<InFlight> },
 }
 
 impl Urgent {
     fn bytes(&self) -> usize {
-        const FIXED: usize = 256;
+        const FIXED: usize = 256 + ByteQueue::<Urgent>::PLACE;
         match self {
             Self::Refused { id, .. } => FIXED + id.as_ref().map_or(0, |id| id.heap_bytes() as usize),
-            Self::Error { id, error } => FIXED + id.heap_bytes() as usize + error.message.len(),
+            Self::Error { id, error, .. } => FIXED + id.heap_bytes() as usize + error.message.len(),
         }
     }
+}
+
+/// Why writing ended before its time, and the calls that were not written.
+#[derive(Debug)]
+pub(crate) struct WriteFailed {
+    pub(crate) reason: CloseReason,
+    pub(crate) unsent: Vec<i64>,
 }
 
 /// Room for replies to refused requests, in bytes.
@@ -51,6 +64,8 @@ const URGENT_BYTES: u64 = 64 * 1024;
 /// At most this many frames, or about this many bytes, are handed to one write.
 const BATCH_FRAMES: usize = 64;
 const BATCH_BYTES: usize = 256 * 1024;
+/// Of which so many may go ahead of the queue, so that it moves even when the peer sends nothing but refused requests.
+const BATCH_URGENT: usize = BATCH_FRAMES / 2;
 
 /// The two lanes out of one connection.
 #[derive(Debug)]
@@ -59,6 +74,8 @@ pub(crate) struct Outgoing {
     budget: Budget,
     queue: ByteQueue<OutFrame>,
     urgent: ByteQueue<Urgent>,
+    // Held from before a message is serialised until it has room in the queue: so one text at most waits beside it.
+    serialising: Mutex<()>,
 }
 
 impl Outgoing {
@@ -68,6 +85,7 @@ impl Outgoing {
             budget: budget.clone(),
             queue: ByteQueue::new(limits.outgoing_bytes()),
             urgent: ByteQueue::new(Bound::at_most(URGENT_BYTES)),
+            serialising: Mutex::new(()),
         }
     }
 
@@ -76,9 +94,12 @@ impl Outgoing {
     where
         P: Serialize + ?Sized,
     {
-        let mut text = Text::begin(self.dialect, &self.budget)?;
-        text.put(format_args!("\"id\":{id},"))?;
-        self.method(text, method, params).await
+        let text = |text: &mut Text| {
+            text.put(format_args!("\"id\":{id},"))?;
+            text.method(method, params)
+        };
+        let (text, room) = self.serialised(text).await?;
+        Ok(self.queue.queue(text.into_frame(Some(id), None), Some(room))?)
     }
 
     /// Queues a notification; waits for room.
@@ -86,52 +107,55 @@ impl Outgoing {
     where
         P: Serialize + ?Sized,
     {
-        self.method(Text::begin(self.dialect, &self.budget)?, method, params).await
+        let (text, room) = self.serialised(|text| text.method(method, params)).await?;
+        Ok(self.queue.queue(text.into_frame(None, None), Some(room))?)
     }
 
-    async fn method<P>(&self, mut text: Text, method: &str, params: &P) -> Result<(), SendError>
-    where
-        P: Serialize + ?Sized,
-    {
-        text.put("\"method\":")?;
-        text.json(method)?;
-        let before = text.bytes.len();
-        text.put(",\"params\":")?;
-        text.json(params)?;
-        if text.bytes.ends_with(b":null") && text.bytes.len() == before + ",\"params\":null".len() {
-            // JSON-RPC 2.0 section 4.2: params are an array or an object, or left out.
-            text.bytes.truncate(before);
-        }
-        self.send(text, None).await
-    }
-
-    /// Queues the answer to a request; waits for room. On an error that leaves the request unanswered, gives it back.
-    pub(crate) async fn result<R>(&self, answers: InFlight, result: &R) -> Result<(), (SendError, InFlight)>
+    /// Queues the answer to a request; waits for room. The request stays with the caller until it has its answer.
+    pub(crate) async fn result<R>(&self, answers: &mut InFlight, result: &R) -> Result<(), SendError>
     where
         R: Serialize + ?Sized,
     {
-        let text = Text::begin(self.dialect, &self.budget).and_then(|mut text| {
-            text.put(format_args!("\"id\":{},\"result\":", answers.id().as_json()))?;
-            text.json(result)?;
-            Ok(text)
-        });
-        self.reply(text, answers).await
+        let id = answers.id();
+        let text = |text: &mut Text| {
+            text.put(format_args!("\"id\":{},\"result\":", id.as_json()))?;
+            text.json(result)
+        };
+        let (text, room) = self.serialised(text).await?;
+        self.answer(answers, text, room)
     }
 
     /// Queues an error as the answer to a request, likewise.
-    pub(crate) async fn error(&self, answers: InFlight, error: &RpcError) -> Result<(), (SendError, InFlight)> {
-        let text = Text::begin(self.dialect, &self.budget).and_then(|mut text| {
-            text.error(answers.id(), error)?;
-            Ok(text)
-        });
-        self.reply(text, answers).await
+    pub(crate) async fn error(&self, answers: &mut InFlight, error: &RpcError) -> Result<(), SendError> {
+        let id = answers.id();
+        let (text, room) = self.serialised(|text| text.error(id, error)).await?;
+        self.answer(answers, text, room)
     }
 
-    async fn reply(&self, text: Result<Text, SendError>, answers: InFlight) -> Result<(), (SendError, InFlight)> {
-        match text {
-            Ok(text) => self.send(text, Some(answers)).await.map_err(|error| (error, InFlight::none())),
-            Err(error) => Err((error, answers)),
+    fn answer(&self, answers: &mut InFlight, text: Text, room: Room) -> Result<(), SendError> {
+        match answers.claim() {
+            Some(answers) => Ok(self.queue.queue(text.into_frame(None, Some(answers)), Some(room))?),
+            None => Ok(()),
         }
+    }
+
+    /// A message and room for it. When the budget has no room, waits until what is queued was written and tries once
+    /// more.
+    async fn serialised(
+        &self,
+        members: impl Fn(&mut Text) -> Result<(), SendError>,
+    ) -> Result<(Text, Room), SendError> {
+        let _turn = self.serialising.lock().await;
+        let text = match Text::of(self.dialect, &self.budget, &members) {
+            Err(SendError::NoRoom(_)) => {
+                drop(self.queue.reserve(usize::MAX).await?);
+                Text::of(self.dialect, &self.budget, &members)?
+            }
+            text => text?,
+        };
+        let bytes = usize::try_from(text.charge.bytes()).unwrap_or(usize::MAX);
+        let room = self.queue.reserve(bytes).await?;
+        Ok((text, room))
     }
 
     /// Sends an error reply ahead of the queue; waits for room among its like.
@@ -151,24 +175,18 @@ impl Outgoing {
         self.urgent.close();
     }
 
-    async fn send(&self, mut text: Text, answers: Option<InFlight>) -> Result<(), SendError> {
-        text.put("}")?;
-        frame_line(&mut text.bytes);
-        let bytes = text.bytes.len();
-        let frame = OutFrame { bytes: text.bytes, _charge: Some(text.charge), _answers: answers };
-        self.queue.push(frame, bytes).await.map_err(|Closed| SendError::Closed)
+    /// Nothing more is queued, and what is queued is dropped. Returns the calls among it.
+    pub(crate) fn discard(&self) -> Vec<i64> {
+        drop(self.urgent.close_and_take());
+        self.queue.close_and_take().iter().filter_map(|frame| frame.item.call).collect()
     }
 
     fn render(&self, urgent: &Urgent) -> Vec<u8> {
         let mut line = match urgent {
             Urgent::Refused { id, code, refusal } => render_refusal(self.dialect, id.as_ref(), *code, refusal),
-            Urgent::Error { id, error } => {
+            Urgent::Error { id, error, .. } => {
                 // Paid from the room of this lane; the connection's own may be full.
-                let text = Text::begin(self.dialect, &Budget::new(Bound::Unbounded)).and_then(|mut text| {
-                    text.error(id, error)?;
-                    text.put("}")?;
-                    Ok(text)
-                });
+                let text = Text::of(self.dialect, &Budget::new(Bound::Unbounded), |text| text.error(id, error));
                 text.map_or_else(|_| Vec::new(), |text| text.bytes)
             }
         };
@@ -176,15 +194,24 @@ impl Outgoing {
         line
     }
 
-    /// Writes what is queued, until the queue is closed and empty.
-    pub(crate) async fn write<W: AsyncWrite + Unpin>(&self, mut writer: W, stall: Deadline) -> Result<(), CloseReason> {
-        let mut batch = Vec::new();
-        loop {
-            if !self.fill(&mut batch).await {
-                break;
-            }
-            write_batch(&mut writer, &batch, stall).await?;
-            batch.clear();
+    /// Writes what is queued, until the queue is closed and empty. Once it has failed nothing more is queued.
+    pub(crate) async fn write<W: AsyncWrite + Unpin>(&self, writer: W, stall: Deadline) -> Result<(), WriteFailed> {
+        let mut batch = VecDeque::new();
+        self.write_batches(writer, stall, &mut batch).await.map_err(|reason| {
+            let mut unsent: Vec<i64> = batch.iter().filter_map(|frame: &Queued<OutFrame>| frame.item.call).collect();
+            unsent.extend(self.discard());
+            WriteFailed { reason, unsent }
+        })
+    }
+
+    async fn write_batches<W: AsyncWrite + Unpin>(
+        &self,
+        mut writer: W,
+        stall: Deadline,
+        batch: &mut VecDeque<Queued<OutFrame>>,
+    ) -> Result<(), CloseReason> {
+        while self.fill(batch).await {
+            write_batch(&mut writer, batch, stall).await?;
             if self.queue.is_empty() && self.urgent.is_empty() {
                 within(stall, writer.flush()).await?;
             }
@@ -193,21 +220,23 @@ impl Outgoing {
     }
 
     /// Waits for something to write and takes as much as one write should; `false` when nothing will come.
-    async fn fill(&self, batch: &mut Vec<Queued<OutFrame>>) -> bool {
+    async fn fill(&self, batch: &mut VecDeque<Queued<OutFrame>>) -> bool {
         loop {
             let mut bytes = 0;
-            while let Some(urgent) = self.urgent.try_pop() {
+            while batch.len() < BATCH_URGENT {
+                let Some(mut urgent) = self.urgent.try_pop() else { break };
                 let line = self.render(&urgent.item);
                 bytes += line.len();
-                batch.push(urgent.replace(OutFrame { bytes: line, _charge: None, _answers: None }));
-                if batch.len() == BATCH_FRAMES {
-                    return true;
-                }
+                let answers = match &mut urgent.item {
+                    Urgent::Error { answers, .. } => answers.take(),
+                    Urgent::Refused { .. } => None,
+                };
+                batch.push_back(urgent.replace(OutFrame { bytes: line, call: None, _charge: None, _answers: answers }));
             }
             while batch.len() < BATCH_FRAMES && bytes < BATCH_BYTES {
                 let Some(frame) = self.queue.try_pop() else { break };
                 bytes += frame.item.bytes.len();
-                batch.push(frame);
+                batch.push_back(frame);
             }
             if !batch.is_empty() {
                 return true;
@@ -223,30 +252,34 @@ impl Outgoing {
     }
 }
 
-async fn write_batch<W>(writer: &mut W, batch: &[Queued<OutFrame>], stall: Deadline) -> Result<(), CloseReason>
+/// Writes all of the batch. A frame is dropped as soon as its last byte is written: its request is then no longer in
+/// flight, though what is behind it may take long.
+async fn write_batch<W>(
+    writer: &mut W,
+    batch: &mut VecDeque<Queued<OutFrame>>,
+    stall: Deadline,
+) -> Result<(), CloseReason>
 where
     W: AsyncWrite + Unpin,
 {
-    // The first `done` frames are written, and `part` bytes of the next: part < batch[done].len().
-    let (mut done, mut part) = (0, 0);
-    while done < batch.len() {
+    // Bytes of the first frame that are written; less than its length.
+    let mut written = 0;
+    while !batch.is_empty() {
         let mut slices = [IoSlice::new(&[]); BATCH_FRAMES];
-        for (slice, (index, frame)) in slices.iter_mut().zip(batch.iter().enumerate().skip(done)) {
-            *slice = IoSlice::new(&frame.item.bytes[if index == done { part } else { 0 }..]);
+        for (index, (slice, frame)) in slices.iter_mut().zip(&*batch).enumerate() {
+            *slice = IoSlice::new(&frame.item.bytes[if index == 0 { written } else { 0 }..]);
         }
-        let slices = &slices[..batch.len() - done];
-        let mut written = within(stall, poll_fn(|cx| Pin::new(&mut *writer).poll_write_vectored(cx, slices))).await?;
-        if written == 0 {
+        let slices = &slices[..batch.len().min(BATCH_FRAMES)];
+        let now = within(stall, poll_fn(|cx| Pin::new(&mut *writer).poll_write_vectored(cx, slices))).await?;
+        if now == 0 {
             return Err(CloseReason::Io { operation: "writing", kind: io::ErrorKind::WriteZero });
         }
-        while let Some(frame) = batch.get(done) {
-            let rest = frame.item.bytes.len() - part;
-            if written < rest {
-                part += written;
-                break;
-            }
-            written -= rest;
-            (done, part) = (done + 1, 0);
+        written += now;
+        while let Some(first) = batch.front()
+            && written >= first.item.bytes.len()
+        {
+            written -= first.item.bytes.len();
+            batch.pop_front();
         }
     }
     Ok(())
@@ -260,7 +293,7 @@ async fn within<T>(stall: Deadline, io: impl Future<Output = io::Result<T>>) -> 
             Err(_) => return Err(CloseReason::Refused(over_time(Reason::StallDeadline, span))),
         },
     };
-    result.map_err(|error| CloseReason::Io { operation: "writing", kind: error.kind() })
+    result.map_err(|error| CloseReason::of_io("writing", error.kind()))
 }
 
 /// Why something could not be queued.
@@ -269,6 +302,12 @@ pub(crate) enum SendError {
     Closed,
     NoRoom(NoRoom),
     Serialize(String),
+}
+
+impl From<Closed> for SendError {
+    fn from(_: Closed) -> Self {
+        Self::Closed
+    }
 }
 
 impl SendError {
@@ -286,7 +325,7 @@ impl SendError {
 #[derive(Debug)]
 struct Text {
     bytes: Vec<u8>,
-    // charge.bytes() >= bytes.capacity()
+    // charge.bytes() >= bytes.capacity() + the frame's place in the queue
     charge: Charge,
     no_room: Option<NoRoom>,
 }
@@ -295,11 +334,37 @@ impl Text {
     /// The first allocation; most messages fit into it.
     const FIRST: usize = 256;
 
-    /// A message's opening brace, and `jsonrpc` where the dialect has it.
-    fn begin(dialect: Dialect, budget: &Budget) -> Result<Self, SendError> {
-        let mut text = Self { bytes: Vec::new(), charge: budget.empty_charge(), no_room: None };
+    /// A whole message with these members.
+    fn of(
+        dialect: Dialect,
+        budget: &Budget,
+        members: impl Fn(&mut Self) -> Result<(), SendError>,
+    ) -> Result<Self, SendError> {
+        let charge = budget.try_charge(ByteQueue::<OutFrame>::PLACE as u64).map_err(SendError::NoRoom)?;
+        let mut text = Self { bytes: Vec::new(), charge, no_room: None };
         text.put(if dialect == Dialect::Standard { "{\"jsonrpc\":\"2.0\"," } else { "{" })?;
+        members(&mut text)?;
+        text.put("}")?;
         Ok(text)
+    }
+
+    fn into_frame(mut self, call: Option<i64>, answers: Option<InFlight>) -> OutFrame {
+        frame_line(&mut self.bytes);
+        OutFrame { bytes: self.bytes, call, _charge: Some(self.charge), _answers: answers }
+    }
+
+    /// The members of a call or notification.
+    fn method<P: Serialize + ?Sized>(&mut self, method: &str, params: &P) -> Result<(), SendError> {
+        self.put("\"method\":")?;
+        self.json(method)?;
+        let before = self.bytes.len();
+        self.put(",\"params\":")?;
+        self.json(params)?;
+        if self.bytes.get(before..) == Some(b",\"params\":null") {
+            // JSON-RPC 2.0 section 4.2: params are an array or an object, or left out.
+            self.bytes.truncate(before);
+        }
+        Ok(())
     }
 
     /// The members of an error reply.

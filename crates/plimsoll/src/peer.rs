@@ -8,13 +8,16 @@
 //! (what it sent is answered within `drain`), reading or writing fails, a limit of the connection is passed, or this side
 //! closes.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use plimsoll_core::{
-    Answer, AnswerRules, Budget, Deadline, Dialect, INTERNAL_ERROR, Kind, Limits, Line, Message, Reason, Received,
-    Refusal, Refused,
+    Answer, AnswerRules, Budget, Charge, Deadline, Dialect, INTERNAL_ERROR, Kind, Limits, Line, Message, Reason,
+    Received, Refusal, Refused, SeenId,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,11 +29,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::calls::Calls;
 use crate::counters::{Counters, Live};
-use crate::decode::decode_body;
+use crate::decode::{decode_body, decode_tree};
 use crate::error::{CallError, CloseReason, DecodeError, RpcError};
 use crate::in_flight::InFlightTable;
-use crate::outgoing::{Outgoing, Urgent};
-use crate::queue::ByteQueue;
+use crate::outgoing::{Outgoing, Urgent, WriteFailed};
+use crate::queue::{ByteQueue, Queued};
 use crate::receive::LineReceiver;
 use crate::router::{Notification, Request, Responder, Router};
 
@@ -124,7 +127,8 @@ impl PeerBuilder {
         });
         let receiver = LineReceiver::new(reader, &shared.limits, dialect, &shared.budget);
         let peer = Peer { shared };
-        let connection = Connection { peer: peer.clone(), receiver, writer, router: Arc::new(self.router) };
+        let ended = Ended(peer.shared.clone());
+        let connection = Connection { peer: peer.clone(), receiver, writer, router: Arc::new(self.router), ended };
         (peer, connection)
     }
 }
@@ -137,7 +141,7 @@ struct Shared {
     outgoing: Outgoing,
     calls: Calls,
     in_flight: Arc<InFlightTable>,
-    notifications: ByteQueue<Message>,
+    notifications: ByteQueue<(Message, Charge)>,
     unpaused: Unpaused,
     live: Live,
     closing: CancellationToken,
@@ -222,7 +226,12 @@ impl Peer {
             let mut waiting = self.shared.calls.begin()?;
             let _unpaused = IN_NOTIFICATION.try_with(|()| ()).is_ok().then(|| self.shared.unpaused.enter());
             let sending = self.shared.outgoing.call(waiting.id, method, params);
-            sending.await.map_err(|error| error.into_call_error(|| self.close_reason_now()))?;
+            tokio::select! {
+                biased;
+                // The connection may end while the call still waits for room.
+                settled = waiting.settled() => return settled,
+                sent = sending => sent.map_err(|error| error.into_call_error(|| self.close_reason_now()))?,
+            }
             self.shared.live.calls.add(1);
             waiting.settled().await
         };
@@ -234,7 +243,7 @@ impl Peer {
         };
         match message.kind() {
             Kind::ErrorResponse => {
-                let error = decode_body::<WireError>(&message, &self.shared.budget).map_err(CallError::Result)?;
+                let error = decode_tree::<WireError>(&message, &self.shared.budget).map_err(CallError::Result)?;
                 let (WireError { code, message, data }, _charge) = error.into_parts();
                 Err(CallError::Rpc(RpcError { code, message, data }))
             }
@@ -337,6 +346,7 @@ pub struct Connection<R, W> {
     receiver: LineReceiver<R>,
     writer: W,
     router: Arc<Router>,
+    ended: Ended,
 }
 
 impl<R, W> Connection<R, W>
@@ -350,56 +360,107 @@ where
     ///
     /// Dropping the future ends the connection at once: calls fail, handlers are aborted, what was queued is lost.
     pub async fn run(self) -> CloseReason {
-        let Self { peer, mut receiver, writer, router } = self;
-        let shared = peer.shared.clone();
-        let _ended = Ended(shared.clone());
+        let Self { peer, mut receiver, writer, router, ended } = self;
+        let _ended = ended;
+        let shared = &*peer.shared;
         let mut handlers = JoinSet::new();
-        let mut writing = std::pin::pin!(shared.outgoing.write(writer, shared.limits.stall_deadline()));
-        let mut notifying = std::pin::pin!(IN_NOTIFICATION.scope((), run_notifications(&peer, &router)));
+        let mut writing = pin!(shared.outgoing.write(writer, shared.limits.stall_deadline()));
+        let mut notifying = pin!(IN_NOTIFICATION.scope((), run_notifications(&peer, &router)));
 
         let reason = {
-            let mut pace = Pace::default();
-            let reading = read(&peer, &router, &mut receiver, &mut handlers, &mut pace);
+            let mut reading = pin!(read(&peer, &router, &mut receiver, &mut handlers));
             tokio::select! {
-                reason = reading => reason,
-                result = &mut writing => return finish(&shared, result.err().unwrap_or(CloseReason::Closed)),
+                reason = &mut reading => reason,
                 () = &mut notifying => CloseReason::Closed,
                 () = shared.closing.cancelled() => CloseReason::Closed,
+                written = &mut writing => {
+                    let reason = match written {
+                        Ok(()) => CloseReason::Closed,
+                        Err(failed) if failed.reason == CloseReason::EndOfInput => {
+                            read_out(shared, failed, reading, notifying).await
+                        }
+                        Err(failed) => failed.reason,
+                    };
+                    return finish(shared, reason);
+                }
             }
         };
         shared.calls.close(&reason);
         shared.notifications.close();
 
         // What was received is still answered, and what is queued still written, for a bounded time.
-        let drain = shared.limits.drain().span().unwrap_or(Duration::MAX);
-        let until = Instant::now().checked_add(drain);
+        let until = drain_until(shared);
         let answering = async {
             if reason == CloseReason::EndOfInput {
                 notifying.await;
-                while handlers.join_next().await.is_some() {}
+                while let Some(ended) = handlers.join_next().await {
+                    note_panic(&peer, ended);
+                }
+                // Some requests are answered from elsewhere than their handlers.
+                shared.in_flight.all_claimed().await;
             }
         };
-        let failed = tokio::select! {
+        let written = tokio::select! {
             () = answering => None,
-            result = &mut writing => result.err(),
+            written = &mut writing => Some(written),
             () = at(until) => None,
+            () = shared.closing.cancelled() => None,
         };
         shared.draining_is_over.store(true, Ordering::Release);
         handlers.abort_all();
-        if let Some(failed) = failed {
-            tracing::debug!("while draining: {failed}");
-            return finish(&shared, reason);
+        if written.is_some() {
+            return finish(shared, reason);
         }
-        // An aborted handler drops its responder, which answers.
-        while handlers.join_next().await.is_some() {}
-        shared.outgoing.close();
-        let grace = until.map(|until| until.max(Instant::now() + Duration::from_millis(200)));
+        // An aborted handler drops its responder, which answers. A handler that does not yield is not waited for.
+        let grace = || until.map(|until| until.max(Instant::now() + Duration::from_millis(200)));
         tokio::select! {
-            _ = writing => {}
-            () = at(grace) => {}
+            () = async { while handlers.join_next().await.is_some() {} } => {}
+            () = at(grace()) => {}
         }
-        finish(&shared, reason)
+        for id in shared.in_flight.claim_rest() {
+            let _ = shared.outgoing.urgent_now(Urgent::Error { id, error: peer.unanswered(), answers: None });
+        }
+        shared.outgoing.close();
+        tokio::select! {
+            biased;
+            _ = writing => {}
+            () = at(grace()) => {}
+        }
+        finish(shared, reason)
     }
+}
+
+/// The peer reads no longer. What it sent before it left still counts, the answers to our calls above all.
+async fn read_out(
+    shared: &Shared,
+    failed: WriteFailed,
+    reading: impl Future<Output = CloseReason>,
+    mut notifying: Pin<&mut impl Future<Output = ()>>,
+) -> CloseReason {
+    shared.calls.begin_no_more(&failed.reason);
+    for id in failed.unsent {
+        shared.calls.settle(&id.into(), Err(CallError::Closed(failed.reason.clone())));
+    }
+    let until = drain_until(shared);
+    let reason = tokio::select! {
+        reason = reading => reason,
+        () = &mut notifying => return CloseReason::Closed,
+        () = shared.closing.cancelled() => return CloseReason::Closed,
+        () = at(until) => return failed.reason,
+    };
+    shared.calls.close(&reason);
+    shared.notifications.close();
+    tokio::select! {
+        () = notifying => {}
+        () = shared.closing.cancelled() => {}
+        () = at(until) => {}
+    }
+    reason
+}
+
+/// When the time to answer what was received is over.
+fn drain_until(shared: &Shared) -> Option<Instant> {
+    Instant::now().checked_add(shared.limits.drain().span()?)
 }
 
 fn finish(shared: &Shared, reason: CloseReason) -> CloseReason {
@@ -421,26 +482,49 @@ async fn at(instant: Option<Instant>) {
     }
 }
 
-/// However the connection ends, nobody waits on it any longer.
+/// However the connection ends, run or not, nobody waits on it any longer and it holds nothing.
+#[derive(Debug)]
 struct Ended(Arc<Shared>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
         self.0.calls.close(&CloseReason::Closed);
-        self.0.notifications.close();
-        self.0.outgoing.close();
+        drop(self.0.notifications.close_and_take());
+        drop(self.0.outgoing.discard());
         self.0.closed.cancel();
     }
 }
 
 async fn run_notifications(peer: &Peer, router: &Router) {
     while let Some(queued) = peer.shared.notifications.pop().await {
-        match router.notify(Notification::new(queued.item, peer.clone())) {
-            Some(handler) => handler.await,
+        // Its room is held until it was handled.
+        let Queued { item: (message, _charge), _room } = queued;
+        match router.notify(Notification::new(message, peer.clone())) {
+            Some(handler) => {
+                if !(Guarded { handler }).await {
+                    notification_panicked(peer);
+                }
+            }
             None => {
                 peer.shared.live.notifications_unknown.add(1);
                 tracing::debug!("a notification of an unknown method was ignored");
             }
+        }
+    }
+}
+
+/// A handler on the connection's own task, which must outlive it; `false` when it panicked.
+struct Guarded {
+    handler: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Future for Guarded {
+    type Output = bool;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+        match catch_unwind(AssertUnwindSafe(|| self.handler.as_mut().poll(cx))) {
+            Ok(poll) => poll.map(|()| true),
+            Err(_) => Poll::Ready(false),
         }
     }
 }
@@ -451,27 +535,29 @@ async fn read<R: AsyncRead + Unpin>(
     router: &Router,
     receiver: &mut LineReceiver<R>,
     handlers: &mut JoinSet<()>,
-    pace: &mut Pace,
 ) -> CloseReason {
+    let mut pace = Pace::default();
     loop {
         let line = tokio::select! {
-            line = receiver.receive() => line,
+            // Handlers that have ended first: they cost memory until they are noted.
+            biased;
             Some(ended) = handlers.join_next() => {
                 note_panic(peer, ended);
                 continue;
             }
+            line = receiver.receive() => line,
         };
         let routed = match line {
-            Ok(Some(Line::Received(Received::Message(message)))) => route(peer, router, message, handlers).await,
-            Ok(Some(Line::Received(Received::Refused(refused)))) => refuse(peer, &refused, pace).await,
+            Ok(Some(Line::Received(Received::Message(message)))) => {
+                route(peer, router, message, handlers, &mut pace).await
+            }
+            Ok(Some(Line::Received(Received::Refused(refused)))) => refuse(peer, &refused, &mut pace).await,
             Ok(Some(Line::Overrun { refused, reason })) => {
-                let _ = refuse(peer, &refused, pace).await;
+                let _ = refuse(peer, &refused, &mut pace).await;
                 Err(CloseReason::Refused(reason))
             }
             Ok(None) => Err(CloseReason::EndOfInput),
-            // A peer that closes both ways at once, with data on the way, resets the connection.
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Err(CloseReason::EndOfInput),
-            Err(error) => Err(CloseReason::Io { operation: "reading", kind: error.kind() }),
+            Err(error) => Err(CloseReason::of_io("reading", error.kind())),
         };
         if let Err(reason) = routed {
             return reason;
@@ -479,9 +565,14 @@ async fn read<R: AsyncRead + Unpin>(
     }
 }
 
-async fn route(peer: &Peer, router: &Router, message: Message, handlers: &mut JoinSet<()>) -> Result<(), CloseReason> {
+async fn route(
+    peer: &Peer,
+    router: &Router,
+    message: Message,
+    handlers: &mut JoinSet<()>,
+    pace: &mut Pace,
+) -> Result<(), CloseReason> {
     let shared = &peer.shared;
-    shared.live.messages.add(1);
     match message.kind() {
         Kind::Request => {
             let Some(id) = message.id() else { return Ok(()) };
@@ -490,27 +581,27 @@ async fn route(peer: &Peer, router: &Router, message: Message, handlers: &mut Jo
                 Err(refusal) => {
                     shared.live.refused.add(1);
                     let code = plimsoll_core::error_code(shared.rules.dialect, &refusal);
-                    return urgent(shared, Urgent::Refused { id: Some(id.clone()), code, refusal }).await;
+                    urgent(shared, Urgent::Refused { id: Some(id.clone()), code, refusal }).await;
+                    return Ok(());
                 }
             };
             let request = Request::new(message, peer.clone());
-            match router.begin_request(request, Responder::new(peer.clone(), in_flight)) {
-                Ok(Some(handler)) => {
+            let responder = Responder::new(peer.clone(), in_flight);
+            match catch_unwind(AssertUnwindSafe(|| router.begin_request(request, responder))) {
+                Ok(Ok(Some(handler))) => {
                     handlers.spawn(handler);
                 }
-                Ok(None) => {}
-                Err(responder) => responder.fail(RpcError::method_not_found()),
+                Ok(Ok(None)) => {}
+                Ok(Err(responder)) => responder.fail(RpcError::method_not_found()),
+                // The responder was dropped, which has answered.
+                Err(_) => panicked(peer),
             }
         }
-        Kind::Notification => {
-            let bytes = usize::try_from(message.charged()).unwrap_or(usize::MAX);
-            let room = tokio::select! {
-                biased;
-                () = shared.unpaused.set() => None,
-                room = shared.notifications.reserve(bytes) => room.ok(),
-            };
-            let _ = shared.notifications.queue(message, room);
-        }
+        Kind::Notification => match catch_unwind(AssertUnwindSafe(|| router.notify_at_once(&message, peer))) {
+            Ok(true) => {}
+            Ok(false) => return queue_notification(peer, message, pace).await,
+            Err(_) => notification_panicked(peer),
+        },
         Kind::Response | Kind::ErrorResponse => {
             let settled = match message.id().cloned() {
                 Some(id) => shared.calls.settle(&id, Ok(message)),
@@ -522,6 +613,37 @@ async fn route(peer: &Peer, router: &Router, message: Message, handlers: &mut Jo
             }
         }
     }
+    shared.live.messages.add(1);
+    Ok(())
+}
+
+/// A notification waits its turn; while too many bytes wait, so does reading.
+async fn queue_notification(peer: &Peer, message: Message, pace: &mut Pace) -> Result<(), CloseReason> {
+    let shared = &peer.shared;
+    let place = ByteQueue::<(Message, Charge)>::PLACE as u64;
+    let place = match shared.budget.try_charge(place) {
+        Ok(charge) => charge,
+        Err(no_room) => {
+            let refused = Refused {
+                refusal: no_room.into(),
+                id: SeenId::Absent,
+                object: true,
+                method: true,
+                response: false,
+                wire_bytes: message.wire_bytes(),
+                counts: message.counts(),
+            };
+            return refuse(peer, &refused, pace).await;
+        }
+    };
+    let bytes = usize::try_from(message.charged() + place.bytes()).unwrap_or(usize::MAX);
+    let room = tokio::select! {
+        biased;
+        () = shared.unpaused.set() => None,
+        room = shared.notifications.reserve(bytes) => room.ok(),
+    };
+    let _ = shared.notifications.queue((message, place), room);
+    shared.live.messages.add(1);
     Ok(())
 }
 
@@ -531,12 +653,13 @@ async fn refuse(peer: &Peer, refused: &Refused, pace: &mut Pace) -> Result<(), C
     let refusal = refused.refusal;
     shared.live.refused.add(1);
     match shared.rules.answer(refused, |id| shared.calls.is_waiting(id)) {
-        Answer::Close => Err(CloseReason::NotificationLost(refusal)),
+        Answer::Close => return Err(CloseReason::NotificationLost(refusal)),
         Answer::FailCall(id) => {
             shared.calls.settle(&id, Err(CallError::Refused(refusal)));
-            Ok(())
         }
-        Answer::Error { paced: true, .. } if !pace.allows() => Ok(()),
+        Answer::Error { paced: true, .. } if !pace.allows() => {
+            shared.live.noise.add(1);
+        }
         Answer::Error { id, code, .. } => urgent(shared, Urgent::Refused { id, code, refusal }).await,
         Answer::Nothing => {
             if shared.live.noise.add(1) == 0 {
@@ -544,39 +667,52 @@ async fn refuse(peer: &Peer, refused: &Refused, pace: &mut Pace) -> Result<(), C
                     "something that is no message was ignored, and the like will only be counted: {refusal}"
                 );
             }
-            Ok(())
         }
     }
+    Ok(())
 }
 
-async fn urgent(shared: &Shared, urgent: Urgent) -> Result<(), CloseReason> {
-    // While its room is full reading pauses here, and the writer's stall deadline runs.
-    shared.outgoing.urgent(urgent).await.map_err(|_| CloseReason::Closed)
+async fn urgent(shared: &Shared, urgent: Urgent) {
+    // While its room is full reading pauses here, and the writer's stall deadline runs. Once the lane is closed there is
+    // nobody to answer.
+    let _ = shared.outgoing.urgent(urgent).await;
 }
 
 fn note_panic(peer: &Peer, ended: Result<(), tokio::task::JoinError>) {
     if ended.is_err_and(|error| error.is_panic()) {
-        peer.shared.live.panics.add(1);
-        tracing::error!("a handler panicked; its request was answered with -32603");
+        panicked(peer);
     }
 }
 
-/// At most ten answers a second to what has no id.
+fn panicked(peer: &Peer) {
+    peer.shared.live.panics.add(1);
+    tracing::error!("a handler panicked; its request was answered with -32603");
+}
+
+fn notification_panicked(peer: &Peer) {
+    peer.shared.live.panics.add(1);
+    tracing::error!("the handler of a notification panicked");
+}
+
+/// At most ten answers to what has no id, in any second.
 #[derive(Debug, Default)]
 struct Pace {
-    since: Option<Instant>,
-    sent: u32,
+    // When the last ten were sent; `next` is the oldest.
+    sent: [Option<Instant>; Self::A_SECOND],
+    next: usize,
 }
 
 impl Pace {
-    const A_SECOND: u32 = 10;
+    const A_SECOND: usize = 10;
 
     fn allows(&mut self) -> bool {
         let now = Instant::now();
-        if self.since.is_none_or(|since| now.duration_since(since) >= Duration::from_secs(1)) {
-            *self = Self { since: Some(now), sent: 0 };
+        let oldest = &mut self.sent[self.next];
+        if oldest.is_some_and(|sent| now.duration_since(sent) < Duration::from_secs(1)) {
+            return false;
         }
-        self.sent += 1;
-        self.sent <= Self::A_SECOND
+        *oldest = Some(now);
+        self.next = (self.next + 1) % Self::A_SECOND;
+        true
     }
 }

@@ -29,7 +29,7 @@ struct State<T> {
 #[derive(Debug)]
 pub(crate) struct Queued<T> {
     pub(crate) item: T,
-    _room: Option<Room>,
+    pub(crate) _room: Option<Room>,
 }
 
 /// Room in a queue, given back on drop.
@@ -48,6 +48,9 @@ impl<T> Queued<T> {
 pub(crate) struct Closed;
 
 impl<T> ByteQueue<T> {
+    /// What an item costs beside its bytes: its place in the list, old and new while that grows.
+    pub(crate) const PLACE: usize = 3 * size_of::<Queued<T>>();
+
     pub(crate) fn new(bytes: Bound) -> Self {
         let most = u32::try_from(Semaphore::MAX_PERMITS).unwrap_or(u32::MAX);
         let capacity = u32::try_from(bytes.ceiling()).unwrap_or(most).min(most);
@@ -136,6 +139,12 @@ impl<T> ByteQueue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
         self.room.close();
         self.changed.notify_one();
+    }
+
+    /// Closes the queue and takes all that it holds.
+    pub(crate) fn close_and_take(&self) -> VecDeque<Queued<T>> {
+        self.close();
+        std::mem::take(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner).items)
     }
 }
 

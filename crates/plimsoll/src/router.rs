@@ -20,12 +20,14 @@ use crate::peer::Peer;
 type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 type RequestHandler = Box<dyn Fn(Request, Responder) -> Option<BoxFuture> + Send + Sync>;
 type NotificationHandler = Box<dyn Fn(Notification) -> BoxFuture + Send + Sync>;
+type AtOnce = Box<dyn Fn(Context) + Send + Sync>;
 
 /// What a peer does when it is called.
 #[derive(Default)]
 pub struct Router {
     requests: HashMap<&'static str, RequestHandler>,
     notifications: HashMap<&'static str, NotificationHandler>,
+    at_once: HashMap<&'static str, AtOnce>,
 }
 
 impl Router {
@@ -49,7 +51,10 @@ impl Router {
             let handler = handler.clone();
             Some(async move {
                 let context = request.context();
-                match request.params::<P>() {
+                let params = request.params::<P>();
+                // The message's bytes are not needed while the handler runs.
+                drop(request);
+                match params {
                     Ok(params) => {
                         // The charge for the parameters is held until the reply is queued.
                         let (params, _charge) = params.into_parts();
@@ -92,17 +97,40 @@ impl Router {
         let boxed: NotificationHandler = Box::new(move |notification| {
             let handler = handler.clone();
             Box::pin(async move {
-                match notification.params::<P>() {
+                let params = notification.params::<P>();
+                let context = notification.context();
+                drop(notification);
+                match params {
                     Ok(params) => {
                         let (params, _charge) = params.into_parts();
-                        handler(notification.context(), params).await;
+                        handler(context, params).await;
                     }
-                    Err(error) => notification.peer.dropped_notification(&error),
+                    Err(error) => context.peer.dropped_notification(&error),
                 }
             })
         });
         self.notifications.insert(method, boxed);
         self
+    }
+
+    /// Runs `handler` the moment a notification of `method` is received, before anything that came after it begins. Its
+    /// parameters are not looked at, and it must not block.
+    #[must_use]
+    pub fn notification_at_once<F>(mut self, method: &'static str, handler: F) -> Self
+    where
+        F: Fn(Context) + Send + Sync + 'static,
+    {
+        self.at_once.insert(method, Box::new(handler));
+        self
+    }
+
+    /// Runs the handler that does not wait its turn; `false` when there is none.
+    pub(crate) fn notify_at_once(&self, message: &Message, peer: &Peer) -> bool {
+        let handler = message.method().and_then(|method| self.at_once.get(&*method));
+        if let Some(handler) = handler {
+            handler(Context { peer: peer.clone() });
+        }
+        handler.is_some()
     }
 
     pub(crate) fn begin_request(&self, request: Request, responder: Responder) -> Result<Option<BoxFuture>, Responder> {
@@ -222,16 +250,14 @@ impl Responder {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future while it waits for a place answers nothing more: the connection is then ending.
+    /// Dropping the future while it waits for a place answers as a dropped responder does.
     pub async fn respond<R: Serialize>(mut self, outcome: Result<R, RpcError>) {
-        let Some(in_flight) = self.in_flight.take() else { return };
         let outgoing = self.peer.outgoing();
         let sent = match &outcome {
-            Ok(result) => outgoing.result(in_flight, result).await,
-            Err(error) => outgoing.error(in_flight, error).await,
+            Ok(result) => outgoing.result(&mut self.in_flight, result).await,
+            Err(error) => outgoing.error(&mut self.in_flight, error).await,
         };
-        if let Err((error, in_flight)) = sent {
-            self.in_flight = in_flight;
+        if let Err(error) = sent {
             let reason = match error {
                 SendError::Closed => return,
                 SendError::NoRoom(no_room) => no_room.to_string(),
@@ -250,8 +276,9 @@ impl Responder {
     }
 
     fn send_now(&mut self, error: RpcError) {
-        if let Some(in_flight) = self.in_flight.take() {
-            let _ = self.peer.outgoing().urgent_now(Urgent::Error { id: in_flight.id().clone(), error });
+        if let Some(answers) = self.in_flight.claim() {
+            let urgent = Urgent::Error { id: answers.id().clone(), error, answers: Some(answers) };
+            let _ = self.peer.outgoing().urgent_now(urgent);
         }
     }
 }

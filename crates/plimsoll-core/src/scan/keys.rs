@@ -26,10 +26,11 @@ pub(super) struct Key {
 }
 
 const ESCAPED: u32 = 1 << 31;
-const CHUNK: usize = 256;
+/// Large enough that the list of chunks of the most keys of a message is small beside 24 bytes a key.
+const CHUNK: usize = 512;
 const CHUNK_BYTES: u64 = (CHUNK * size_of::<Key>()) as u64;
-/// A chunk's place in the list of chunks, which doubles: old and new counted.
-const CHUNK_PLACE: u64 = 3 * size_of::<Box<[Key; CHUNK]>>() as u64;
+/// A chunk's place in the list of chunks, which begins with four and doubles: old and new counted.
+const CHUNK_PLACE: u64 = 4 * size_of::<Box<[Key; CHUNK]>>() as u64;
 /// Up to this many keys are compared pairwise.
 const FEW: usize = 16;
 
@@ -81,19 +82,52 @@ impl Key {
     }
 
     fn content_hash<S: Source + ?Sized>(self, source: &S, seed: u64) -> u32 {
-        let mut hash = seed;
-        let mut block = [0; 8];
-        let mut len = 0_usize;
-        for byte in self.decoded(source) {
-            block[len % 8] = byte;
-            len += 1;
-            if len.is_multiple_of(8) {
-                hash = fold(hash ^ u64::from_le_bytes(block), SPREAD);
-                block = [0; 8];
-            }
+        let mut hash = ContentHash { hash: seed, block: [0; 8], len: 0 };
+        if self.len & ESCAPED == 0 {
+            let (start, end) = self.range();
+            source.runs(start, end).for_each(|run| hash.push(run));
+        } else {
+            self.decoded(source).for_each(|byte| hash.push(&[byte]));
         }
-        hash = fold(hash ^ u64::from_le_bytes(block), SPREAD);
-        (fold(hash ^ len as u64, SPREAD) >> 32) as u32
+        hash.finish()
+    }
+}
+
+/// A keyed hash of what a key means, however its bytes come.
+struct ContentHash {
+    hash: u64,
+    // The bytes that do not fill a block yet: the first `len % 8`, the rest zero.
+    block: [u8; 8],
+    len: usize,
+}
+
+impl ContentHash {
+    fn push(&mut self, mut bytes: &[u8]) {
+        let begun = self.len % 8;
+        self.len += bytes.len();
+        if begun > 0 {
+            let (now, later) = bytes.split_at(bytes.len().min(8 - begun));
+            self.block[begun..begun + now.len()].copy_from_slice(now);
+            bytes = later;
+            if begun + now.len() < 8 {
+                return;
+            }
+            self.mix(self.block);
+            self.block = [0; 8];
+        }
+        let (blocks, rest) = bytes.as_chunks::<8>();
+        blocks.iter().for_each(|block| self.mix(*block));
+        self.block[..rest.len()].copy_from_slice(rest);
+    }
+
+    #[inline]
+    fn mix(&mut self, block: [u8; 8]) {
+        self.hash = fold(self.hash ^ u64::from_le_bytes(block), SPREAD);
+    }
+
+    fn finish(mut self) -> u32 {
+        self.mix(self.block);
+        (fold(self.hash ^ self.len as u64, SPREAD) >> 32) as u32
     }
 }
 
@@ -244,9 +278,8 @@ impl Keys {
         if self.chunks.len() > keep + 1 {
             charge.shrink((self.chunks.len() - keep) as u64 * (CHUNK_BYTES + CHUNK_PLACE));
             self.chunks.truncate(keep);
-            if keep == 1 {
-                self.chunks.shrink_to(1);
-            }
+            // Charged by the chunk, so the list must not stay larger than what it holds.
+            self.chunks.shrink_to_fit();
         }
     }
 
@@ -276,9 +309,13 @@ impl Keys {
         for (at, place) in (base..self.len).zip(&mut words) {
             *place = self.get(at).word;
         }
+        // Keys of equal words are hashed once each, so that long ones which are nearly equal are not read in pairs.
+        let mut hashes = [None; FEW];
+        let mut hash =
+            |at: usize| *hashes[at].get_or_insert_with(|| self.get(base + at).content_hash(source, seed()));
         for late in 1..self.len - base {
             for early in 0..late {
-                if words[early] == words[late] {
+                if words[early] == words[late] && hash(early) == hash(late) {
                     let key = self.get(base + late);
                     if self.get(base + early).same(key, source) {
                         return Some(key);
@@ -321,7 +358,7 @@ impl Keys {
         S: Source + ?Sized,
     {
         let key = |place: &u64| self.get(base + (*place & 0xffff_ffff) as usize);
-        if run.len() <= FEW {
+        if run.len() == 2 {
             return self.repeated_pairwise(base, run, source);
         }
         for place in run.iter_mut() {

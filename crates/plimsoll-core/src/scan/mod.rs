@@ -88,8 +88,10 @@ enum State {
     Number {
         state: Number,
         start: usize,
+        // The offset at which the number is too long.
         most: usize,
-        reason: Reason,
+        // It is the envelope's `id`, so its text is kept.
+        id: bool,
     },
     String(Text),
     /// Following a refused message, this many containers beyond the deepest that is told apart.
@@ -168,6 +170,8 @@ pub(crate) struct Scanner {
     in_object: bool,
     keys: Keys,
     counts: Counts,
+    // `counts` when the message was refused.
+    counts_at_refusal: Counts,
     top: Top,
     refused: Option<Refusal>,
     began_object: bool,
@@ -188,6 +192,7 @@ impl Scanner {
             in_object: false,
             keys: Keys::default(),
             counts: Counts::default(),
+            counts_at_refusal: Counts::default(),
             top: Top::default(),
             refused: None,
             began_object: false,
@@ -240,8 +245,10 @@ impl Scanner {
     pub(crate) fn refuse(&mut self, refusal: Refusal) {
         if self.refused.is_none() {
             self.refused = Some(refusal);
+            self.counts_at_refusal = self.counts;
             self.bounds = self.bounds.lifted();
             self.keys.truncate(0, &mut self.scratch);
+            self.containers.forget_keys();
             self.lift();
         }
         if refusal.reason.class() == Class::Grammar {
@@ -249,11 +256,14 @@ impl Scanner {
         }
     }
 
-    /// What was under way is no longer limited, but for the id.
+    /// What was under way is no longer limited, but for the id, whose own limit alone counts.
     fn lift(&mut self) {
         match &mut self.state {
-            State::String(text) if text.role != Role::Id => text.most = usize::MAX,
-            State::Number { most, reason, .. } if *reason != Reason::IdBytes => *most = usize::MAX,
+            State::String(text) if text.role == Role::Id => text.most = most_of(text.start, self.bounds.id),
+            State::String(text) => text.most = usize::MAX,
+            State::Number { start, most, id, .. } => {
+                *most = if *id { most_of(*start, self.bounds.id) } else { usize::MAX };
+            }
             _ => {}
         }
     }
@@ -292,8 +302,9 @@ impl Scanner {
         matches!(self.state, State::Start)
     }
 
+    /// What was counted so far, up to the refusal if there was one.
     pub(crate) fn counts(&self) -> Counts {
-        self.counts
+        if self.refused.is_some() { self.counts_at_refusal } else { self.counts }
     }
 
     pub(crate) fn began_object(&self) -> bool {
@@ -376,8 +387,8 @@ impl Scanner {
                     *at += 1;
                     self.state = State::Value;
                 }
-                State::Number { state, start, most, reason } => {
-                    if !self.number(state, start, most, reason, bytes, at, base)? {
+                State::Number { state, start, most, id } => {
+                    if !self.number(state, start, most, id, bytes, at, base)? {
                         return Ok(());
                     }
                 }
@@ -482,29 +493,26 @@ impl Scanner {
     #[inline]
     fn open(&mut self, object: bool, at: &mut usize, base: usize) -> Result<(), Refusal> {
         let offset = base + *at;
-        if self.containers.depth() >= self.bounds.depth {
-            if self.refused.is_none() {
-                return Err(over(Reason::Depth, self.bounds.depth as u64).at(offset as u64));
-            }
-            self.begin_value(offset, Type::Array)?;
-            *at += 1;
-            self.state = State::Deep { open: 1, string: false, escape: false };
-            return Ok(());
+        let too_deep = self.containers.depth() >= self.bounds.depth;
+        if too_deep && self.refused.is_none() {
+            return Err(over(Reason::Depth, self.bounds.depth as u64).at(offset as u64));
         }
         self.begin_value(offset, if object { Type::Object } else { Type::Array })?;
-        let opened = if object {
-            self.counts.objects += 1;
-            self.containers.open_object(self.keys.len(), &mut self.scratch)
-        } else {
-            self.counts.arrays += 1;
-            self.containers.open_array(&mut self.scratch)
-        };
-        if let Err(no_room) = opened {
-            // A refused message goes on in constant memory: it is lost where its containers cannot be told apart.
-            if self.refused.is_some() {
-                self.state = State::Lost;
+        *(if object { &mut self.counts.objects } else { &mut self.counts.arrays }) += 1;
+        if self.refused.is_some() {
+            // A refused message is followed in the room there is: containers beyond it are counted, not told apart.
+            if too_deep || self.containers.open(object, &mut self.scratch).is_err() {
+                *at += 1;
+                self.state = State::Deep { open: 1, string: false, escape: false };
+                return Ok(());
             }
-            return Err(Refusal::from(no_room).at(offset as u64));
+        } else {
+            let opened = if object {
+                self.containers.open_object(self.keys.len(), &mut self.scratch)
+            } else {
+                self.containers.open(false, &mut self.scratch)
+            };
+            opened.map_err(|no_room| Refusal::from(no_room).at(offset as u64))?;
         }
         self.counts.depth = self.counts.depth.max(self.containers.depth() as u64);
         self.in_object = object;
@@ -536,11 +544,7 @@ impl Scanner {
     /// A string begins at `*at`, after its quote; read at once when all of it is here and plain.
     #[inline]
     fn begin_string(&mut self, role: Role, bytes: &[u8], at: &mut usize, base: usize) {
-        let limit = match role {
-            Role::Id => self.bounds.id.min(self.bounds.string),
-            Role::Method => self.bounds.method.min(self.bounds.string),
-            _ => self.bounds.string,
-        };
+        let (_, limit) = self.string_limit(role);
         if role == Role::Id {
             self.top.push_id(b"\"");
         } else if let Some(len) = whole_plain(&bytes[*at..], limit) {
@@ -549,7 +553,19 @@ impl Scanner {
             self.end_value(base + *at);
             return;
         }
-        self.state = State::String(Text::new(role, base + *at, limit));
+        self.state = State::String(Text::new(role, base + *at, most_of(base + *at, limit)));
+    }
+
+    /// The limit of a string and what passing it is called.
+    #[inline]
+    fn string_limit(&self, role: Role) -> (Reason, u64) {
+        let Bounds { string, key, id, method, .. } = self.bounds;
+        match role {
+            Role::Key | Role::TopKey => (Reason::KeyBytes, key),
+            Role::Id if id <= string => (Reason::IdBytes, id),
+            Role::Method if method <= string => (Reason::MethodBytes, method),
+            Role::Id | Role::Method | Role::Value => (Reason::StringBytes, string),
+        }
     }
 
     #[inline]
@@ -570,7 +586,7 @@ impl Scanner {
             return self.end_key(start, start + len, false, source);
         }
         let role = if top { Role::TopKey } else { Role::Key };
-        self.state = State::String(Text::new(role, start, self.bounds.key));
+        self.state = State::String(Text::new(role, start, most_of(start, self.bounds.key)));
         Ok(())
     }
 
@@ -606,27 +622,15 @@ impl Scanner {
                 Ok(true)
             }
             Step::TooLong => {
-                let (reason, limit) = match text.role {
-                    Role::Id => (Reason::IdBytes, self.bounds.id),
-                    Role::Key | Role::TopKey => (Reason::KeyBytes, self.bounds.key),
-                    Role::Method => (Reason::MethodBytes, self.bounds.method),
-                    Role::Value => (Reason::StringBytes, self.bounds.string),
-                };
-                if text.role == Role::Id {
+                let (reason, limit) = self.string_limit(text.role);
+                // The id's own limit may be larger, and then it may still be read.
+                if text.role == Role::Id && reason == Reason::IdBytes {
                     self.top.give_up_id();
                     text.role = Role::Value;
                 }
                 text.most = usize::MAX;
                 self.state = State::String(*text);
-                if strict {
-                    let (reason, limit) = if self.bounds.string < limit {
-                        (Reason::StringBytes, self.bounds.string)
-                    } else {
-                        (reason, limit)
-                    };
-                    return Err(over(reason, limit).at((base + *at) as u64));
-                }
-                Ok(true)
+                if strict { Err(over(reason, limit).at((base + *at) as u64)) } else { Ok(true) }
             }
         }
     }
@@ -660,13 +664,10 @@ impl Scanner {
     #[inline]
     fn begin_number(&mut self, bytes: &[u8], at: &mut usize, base: usize) -> Result<(), Refusal> {
         let start = base + *at;
-        let mut limit = self.bounds.number;
-        let mut reason = Reason::NumberBytes;
-        if self.begin_value(start, Type::Number)? == Some(Member::Id) {
-            if self.bounds.id <= limit {
-                (limit, reason) = (self.bounds.id, Reason::IdBytes);
-            }
-        } else if let Some(len) = number::whole(&bytes[*at..])
+        let id = self.begin_value(start, Type::Number)? == Some(Member::Id);
+        let (_, limit) = self.number_limit(id);
+        if !id
+            && let Some(len) = number::whole(&bytes[*at..])
             && len as u64 <= limit
         {
             *at += len;
@@ -674,11 +675,19 @@ impl Scanner {
             return Ok(());
         }
         let Some(state) = Number::first(bytes[*at]) else { return Err(grammar(start)) };
-        self.top.push_id(&bytes[*at..=*at]);
+        if id {
+            self.top.push_id(&bytes[*at..=*at]);
+        }
         *at += 1;
-        let most = usize::try_from(limit).map_or(usize::MAX, |limit| start.saturating_add(limit));
-        self.state = State::Number { state, start, most, reason };
+        self.state = State::Number { state, start, most: most_of(start, limit), id };
         Ok(())
+    }
+
+    /// The limit of a number and what passing it is called.
+    #[inline]
+    fn number_limit(&self, id: bool) -> (Reason, u64) {
+        let Bounds { number, id: id_bytes, .. } = self.bounds;
+        if id && id_bytes <= number { (Reason::IdBytes, id_bytes) } else { (Reason::NumberBytes, number) }
     }
 
     /// Reads on in a number; `false` when the run ended inside it.
@@ -688,44 +697,48 @@ impl Scanner {
         mut state: Number,
         start: usize,
         most: usize,
-        reason: Reason,
+        id: bool,
         bytes: &[u8],
         at: &mut usize,
         base: usize,
     ) -> Result<bool, Refusal> {
         let from = *at;
-        loop {
-            let next = bytes.get(*at).map(|&byte| state.next(byte));
-            match next {
+        let next = loop {
+            match bytes.get(*at).map(|&byte| state.next(byte)) {
                 Some(Some(next)) if base + *at < most => {
                     state = next;
                     *at += 1;
                 }
-                Some(Some(_)) => {
-                    self.top.push_id(&bytes[from..*at]);
-                    if reason == Reason::IdBytes {
-                        self.top.give_up_id();
-                    }
-                    let limit = (most - start) as u64;
-                    self.state = State::Number { state, start, most: usize::MAX, reason: Reason::NumberBytes };
-                    if self.refused.is_none() {
-                        return Err(over(reason, limit).at((base + *at) as u64));
-                    }
-                    return Ok(true);
-                }
-                Some(None) if state.complete() => {
-                    self.top.push_id(&bytes[from..*at]);
-                    self.end_value(base + *at);
-                    return Ok(true);
-                }
-                Some(None) => return Err(grammar(base + *at)),
-                None => {
-                    self.top.push_id(&bytes[from..*at]);
-                    self.state = State::Number { state, start, most, reason };
-                    return Ok(false);
-                }
+                next => break next,
+            }
+        };
+        if id {
+            self.top.push_id(&bytes[from..*at]);
+        }
+        match next {
+            Some(Some(_)) => self.number_too_long(state, start, id, base + *at),
+            Some(None) if state.complete() => {
+                self.end_value(base + *at);
+                Ok(true)
+            }
+            Some(None) => Err(grammar(base + *at)),
+            None => {
+                self.state = State::Number { state, start, most, id };
+                Ok(false)
             }
         }
+    }
+
+    /// A number goes on at its limit. What follows of it is not limited, and no id.
+    fn number_too_long(&mut self, state: Number, start: usize, id: bool, offset: usize) -> Result<bool, Refusal> {
+        let (reason, limit) = self.number_limit(id);
+        // The id's own limit may be larger, and then it may still be read.
+        let lost = id && reason == Reason::IdBytes;
+        if lost {
+            self.top.give_up_id();
+        }
+        self.state = State::Number { state, start, most: usize::MAX, id: id && !lost };
+        if self.refused.is_none() { Err(over(reason, limit).at(offset as u64)) } else { Ok(true) }
     }
 
     #[inline]
@@ -786,6 +799,11 @@ fn whole_plain(bytes: &[u8], limit: u64) -> Option<usize> {
         && run.len as u64 <= limit
         && (run.ascii || simdutf8::basic::from_utf8(&bytes[..run.len]).is_ok()))
     .then_some(run.len)
+}
+
+/// The offset at which what began at `start` passes `limit`.
+fn most_of(start: usize, limit: u64) -> usize {
+    usize::try_from(limit).map_or(usize::MAX, |limit| start.saturating_add(limit))
 }
 
 fn grammar(offset: usize) -> Refusal {

@@ -56,8 +56,7 @@ pub(super) enum Step {
 }
 
 impl Text {
-    pub(super) fn new(role: Role, start: usize, limit: u64) -> Self {
-        let most = usize::try_from(limit).map_or(usize::MAX, |limit| start.saturating_add(limit));
+    pub(super) fn new(role: Role, start: usize, most: usize) -> Self {
         Self {
             role,
             start,
