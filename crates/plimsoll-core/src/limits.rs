@@ -444,6 +444,10 @@ impl Limits {
     /// A connection's `cap` is at most `memory`; a message must fit into `cap` beside its keys; `skip_bytes` is at
     /// least `message_bytes`.
     pub fn clamp(&mut self) -> Vec<String> {
+        // What the largest message holds beside its bytes: slack, and 24 bytes a key. There are no more keys than values,
+        // and one takes at least six bytes of the message, so that five times the message is always enough.
+        const SLACK: u64 = 128 * KIB;
+        const KEY: u64 = 24;
         let mut changed = Vec::new();
         let mut lower = |name: &str, bound: &mut Bound, most: u64, why: &str| {
             if bound.ceiling() > most && most != u64::MAX {
@@ -453,7 +457,10 @@ impl Limits {
         };
         lower("cap", &mut self.cap, self.memory.ceiling(), "a connection cannot hold more than memory");
         let cap = self.cap.ceiling();
-        lower("message_bytes", &mut self.message_bytes, cap, "a message cannot be larger than its connection's cap");
+        let room = cap - SLACK.min(cap / 2);
+        let fits = (room / 5).max(room.saturating_sub(self.json_values.ceiling().saturating_mul(KEY))).max(1);
+        let fits = if cap == u64::MAX { cap } else { fits };
+        lower("message_bytes", &mut self.message_bytes, fits, "a message must fit into its connection's cap");
         lower("outgoing_bytes", &mut self.outgoing_bytes, cap, "a queue cannot be larger than its connection's cap");
         let least = self.message_bytes.ceiling();
         if self.skip_bytes.ceiling() < least {
@@ -495,7 +502,7 @@ mod tests {
         let mut limits = Limits::default().with_memory(Bound::at_most(MIB));
         let said = limits.clamp();
         assert_eq!(limits.cap(), Bound::at_most(MIB));
-        assert_eq!(limits.message_bytes(), Bound::at_most(MIB));
+        assert!(limits.message_bytes().ceiling() < MIB, "it must fit beside its keys");
         assert!(said.iter().any(|line| line.starts_with("message_bytes lowered")), "{said:?}");
         assert!(limits.clamp().is_empty(), "clamping twice changes nothing");
     }

@@ -71,11 +71,13 @@ impl<'a, S: Source + ?Sized> Iterator for Runs<'a, S> {
 /// A chain of segments, with the charge that pays for them.
 #[derive(Debug)]
 pub struct Segments {
-    // All but the last are full. Sizes: 4, 8, 16, 32, 64, 64, ... KiB, or one alone of any size up to 4 KiB.
-    chain: Vec<Vec<u8>>,
+    // 4 KiB, or less when it is the only one.
+    first: Vec<u8>,
+    // 8, 16, 32, 64, 64, ... KiB; all but the last are full, and so is `first` when there are any.
+    rest: Vec<Vec<u8>>,
     // The sum of the lengths.
     len: usize,
-    // Covers every segment's capacity and its place in `chain`.
+    // Covers every segment's capacity and its place in `rest`.
     charge: Charge,
 }
 
@@ -91,7 +93,7 @@ const PLACE: u64 = 4 * size_of::<Vec<u8>>() as u64;
 impl Segments {
     /// No bytes, and nothing allocated.
     pub fn new(budget: &Budget) -> Self {
-        Self { chain: Vec::new(), len: 0, charge: budget.empty_charge() }
+        Self { first: Vec::new(), rest: Vec::new(), len: 0, charge: budget.empty_charge() }
     }
 
     /// Appends as much of `bytes` as fits without waiting and returns how much that was: up to the end of a segment.
@@ -104,10 +106,11 @@ impl Segments {
         if bytes.is_empty() {
             return Ok(0);
         }
-        if self.chain.last().is_none_or(|last| last.len() == last.capacity()) {
+        let last = self.rest.last().unwrap_or(&self.first);
+        if last.len() == last.capacity() {
             self.grow(bytes.len(), whole)?;
         }
-        let Some(last) = self.chain.last_mut() else { return Ok(0) };
+        let last = self.rest.last_mut().unwrap_or(&mut self.first);
         let taken = bytes.len().min(last.capacity() - last.len());
         last.extend_from_slice(&bytes[..taken]);
         self.len += taken;
@@ -115,13 +118,15 @@ impl Segments {
     }
 
     fn grow(&mut self, wanted: usize, whole: bool) -> Result<(), NoRoom> {
-        let size = match self.chain.len() {
-            0 if whole && wanted < FIRST => wanted,
-            n if n < DOUBLINGS => FIRST << n,
-            _ => LARGEST,
-        };
+        if self.first.is_empty() {
+            let size = if whole { wanted.min(FIRST) } else { FIRST };
+            self.charge.try_grow(size as u64)?;
+            self.first.reserve_exact(size);
+            return Ok(());
+        }
+        let size = LARGEST.min(FIRST << (self.rest.len() + 1).min(DOUBLINGS));
         self.charge.try_grow(size as u64 + PLACE)?;
-        self.chain.push(Vec::with_capacity(size));
+        self.rest.push(Vec::with_capacity(size));
         Ok(())
     }
 
@@ -132,11 +137,7 @@ impl Segments {
 
     /// All bytes as one slice, if they lie in one segment.
     pub fn as_slice(&self) -> Option<&[u8]> {
-        match self.chain.as_slice() {
-            [] => Some(&[]),
-            [only] => Some(only),
-            _ => None,
-        }
+        if self.rest.is_empty() { Some(&self.first) } else { None }
     }
 
     /// The segment that holds offset `at`, and the offset of its first byte.
@@ -157,8 +158,14 @@ impl Source for Segments {
     }
 
     fn run(&self, at: usize) -> &[u8] {
+        if let Some(run) = self.first.get(at..)
+            && !run.is_empty()
+        {
+            return run;
+        }
         let (index, start) = Self::locate(at);
-        self.chain.get(index).and_then(|segment| segment.get(at - start..)).unwrap_or_default()
+        let segment = index.checked_sub(1).and_then(|index| self.rest.get(index));
+        segment.and_then(|segment| segment.get(at - start..)).unwrap_or_default()
     }
 }
 
@@ -207,7 +214,7 @@ mod tests {
         let budget = Budget::new(Bound::Unbounded);
         let mut segments = Segments::new(&budget);
         segments.append(b"{\"method\":\"m\"}", true).unwrap();
-        assert_eq!(segments.charged(), 14 + PLACE);
+        assert_eq!(segments.charged(), 14);
     }
 
     #[test]

@@ -22,12 +22,14 @@ const CORPUS: [(Dialect, plimsoll_corpus::Dialect); 2] =
 
 /// The shapes that are one message with an end, and the envelopes that change it.
 fn messages() -> impl Iterator<Item = (&'static Shape, &'static [Envelope])> {
-    shapes().iter().filter_map(|shape| match shape.form() {
-        Form::Value => Some((shape, &Envelope::ALL[..])),
-        Form::Message => Some((shape, &Envelope::ALL[..1])),
-        Form::Headers | Form::Lines => None,
-    })
-    .filter(|(shape, _)| shape.name() != "frameWithoutEnd")
+    shapes()
+        .iter()
+        .filter_map(|shape| match shape.form() {
+            Form::Value => Some((shape, &Envelope::ALL[..])),
+            Form::Message => Some((shape, &Envelope::ALL[..1])),
+            Form::Headers | Form::Lines => None,
+        })
+        .filter(|(shape, _)| shape.name() != "frameWithoutEnd")
 }
 
 /// The core's name for what the corpus expects; the corpus states it for a message at the end of its input.
@@ -296,10 +298,12 @@ fn a_crowd_of_small_messages_is_taken_one_by_one_and_leaves_nothing_behind() {
         let budget = Budget::new(Bound::Unbounded);
         let mut deframer = LineDeframer::new(&Limits::default(), Dialect::Standard, &budget);
         let mut found = 0;
-        shape.text(0).for_each(|piece| push(&mut deframer, &piece, |line| {
-            as_message(line);
-            found += 1;
-        }));
+        shape.text(0).for_each(|piece| {
+            push(&mut deframer, &piece, |line| {
+                as_message(line);
+                found += 1;
+            })
+        });
         assert!(found == 10_000 || shape.number() == 27 && found == 1, "{}: {found}", shape.name());
         assert!(budget.peak() <= 32 * KIB, "{}: {} bytes", shape.name(), budget.peak());
     }

@@ -121,7 +121,12 @@ fn the_kind_is_decided_by_the_members_alone_in_any_order() {
                     let text = text_of(&order);
                     for dialect in DIALECTS {
                         let facts = id.map(|(text, valid)| (valid.holds(dialect), *text == "null"));
-                        check(&text, dialect, right(m, facts, r, e), id.filter(|id| id.1.holds(dialect)).map(|id| id.0));
+                        check(
+                            &text,
+                            dialect,
+                            right(m, facts, r, e),
+                            id.filter(|id| id.1.holds(dialect)).map(|id| id.0),
+                        );
                         tried += 1;
                     }
                 }
@@ -192,7 +197,11 @@ fn an_invalid_id_beside_a_method_is_answered_with_id_null_and_never_as_a_notific
             for dialect in DIALECTS {
                 for notifications_are_vital in [false, true] {
                     let refused = refused(receive(&text, dialect));
-                    assert_eq!((refused.refusal.reason, &refused.id), (Reason::InvalidId, &SeenId::Unreadable), "{text}");
+                    assert_eq!(
+                        (refused.refusal.reason, &refused.id),
+                        (Reason::InvalidId, &SeenId::Unreadable),
+                        "{text}"
+                    );
                     let answer = AnswerRules { dialect, notifications_are_vital }.answer(&refused, |_| true);
                     assert_eq!(answer, Answer::Error { id: None, code: -32600, paced: false }, "{text}");
                     let reply = render_refusal(dialect, None, -32600, &refused.refusal);
@@ -315,7 +324,8 @@ fn the_version_must_be_the_string_2_0_in_the_standard_dialect_and_is_not_looked_
 
 #[test]
 fn the_method_must_be_a_string_and_is_known_by_what_it_means() {
-    for (spelling, meaning) in [(r#""m""#, "m"), (r#""\u006d""#, "m"), (r#""""#, ""), (r#""\ud83d\ude00/\n""#, "😀/\n")] {
+    for (spelling, meaning) in [(r#""m""#, "m"), (r#""\u006d""#, "m"), (r#""""#, ""), (r#""\ud83d\ude00/\n""#, "😀/\n")]
+    {
         for member in ["method", "\\u006dethod", "metho\\u0064"] {
             for chunk in common::CHUNKS {
                 let text = format!(r#"{{"jsonrpc":"2.0","id":7,"{member}":{spelling}}}"#);
@@ -340,7 +350,14 @@ fn the_method_must_be_a_string_and_is_known_by_what_it_means() {
 
 #[test]
 fn a_trace_of_a_wrong_type_refuses_a_request_of_the_bare_dialect_alone() {
-    for (trace, right) in [("{}", true), ("null", true), (r#"{"traceparent":"00"}"#, true), ("1", false), (r#""a""#, false), ("[]", false)] {
+    for (trace, right) in [
+        ("{}", true),
+        ("null", true),
+        (r#"{"traceparent":"00"}"#, true),
+        ("1", false),
+        (r#""a""#, false),
+        ("[]", false),
+    ] {
         let request = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"m","trace":{trace}}}"#);
         let notification = format!(r#"{{"jsonrpc":"2.0","method":"m","trace":{trace}}}"#);
         for (text, dialect, refuses) in [
@@ -352,7 +369,10 @@ fn a_trace_of_a_wrong_type_refuses_a_request_of_the_bare_dialect_alone() {
             match receive(text, dialect) {
                 Received::Refused(refused) => {
                     assert!(refuses, "{text}");
-                    assert_eq!((refused.refusal.reason, refused.id), (Reason::InvalidTrace, SeenId::Readable(7.into())));
+                    assert_eq!(
+                        (refused.refusal.reason, refused.id),
+                        (Reason::InvalidTrace, SeenId::Readable(7.into()))
+                    );
                 }
                 Received::Message(message) => {
                     assert!(!refuses, "{text}");
@@ -447,7 +467,8 @@ fn noise_is_refused_and_never_answered_on_standard_lines() {
             // claims to be a response is not answered.
             let bare = common::refused(one(text.as_bytes(), chunk, &Limits::default(), Dialect::Bare));
             let rules = AnswerRules { dialect: Dialect::Bare, notifications_are_vital: false };
-            let right = if bare.response { Answer::Nothing } else { Answer::Error { id: None, code: -32600, paced: true } };
+            let right =
+                if bare.response { Answer::Nothing } else { Answer::Error { id: None, code: -32600, paced: true } };
             assert_eq!(rules.answer(&bare, |_| false), right, "{text}");
         }
     }
@@ -576,7 +597,10 @@ fn check_reply(reply: &str, dialect: Dialect, code: i64, refusal: &Refusal) {
     assert!(!reply.contains('\n'), "a reply is one line");
     let value: serde_json::Value = serde_json::from_str(reply).unwrap();
     assert_eq!(value["id"], 7);
-    assert_eq!(value.get("jsonrpc").and_then(|version| version.as_str()), (dialect == Dialect::Standard).then_some("2.0"));
+    assert_eq!(
+        value.get("jsonrpc").and_then(|version| version.as_str()),
+        (dialect == Dialect::Standard).then_some("2.0")
+    );
     assert_eq!(value["error"]["code"], code);
     assert!(value["error"]["message"].as_str().is_some_and(|message| !message.is_empty()));
     let data = &value["error"]["data"];

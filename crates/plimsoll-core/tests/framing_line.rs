@@ -99,7 +99,10 @@ fn messages_in_chunks_of_97_bytes_are_delivered() {
     let text: String = (100..400).map(|bytes| request_of(bytes) + "\n").collect();
     let budget = Budget::new(Bound::Unbounded);
     let found = lines(&Limits::default(), Dialect::Standard, &budget, text.as_bytes().chunks(97));
-    assert_eq!(found.into_iter().map(|line| as_message(line).wire_bytes()).collect::<Vec<_>>(), (100..400).collect::<Vec<_>>());
+    assert_eq!(
+        found.into_iter().map(|line| as_message(line).wire_bytes()).collect::<Vec<_>>(),
+        (100..400).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -174,7 +177,9 @@ fn a_byte_order_mark_is_ignored_at_the_start_of_the_stream_alone() {
     assert_eq!(delivered("\u{feff}", &Limits::default()), 0);
     // It is not counted.
     assert_eq!(delivered(format!("\u{feff}{PING}\n"), &limited(PING.len() as u64)), 1);
-    for text in [format!("{PING}\n\u{feff}{PING}\n"), format!("\u{feff}\u{feff}{PING}\n"), format!("\n\u{feff}{PING}\n")] {
+    for text in
+        [format!("{PING}\n\u{feff}{PING}\n"), format!("\u{feff}\u{feff}{PING}\n"), format!("\n\u{feff}{PING}\n")]
+    {
         let last = received(&text, &Limits::default()).into_iter().next_back().unwrap();
         assert_eq!(as_refused(last).refusal.reason, Reason::NotAnObject, "{text}");
     }

@@ -54,13 +54,7 @@ fn every_limit_is_enforced_here_or_by_someone_who_is_named() {
 }
 
 /// What `make(n)` is refused for at a limit of `n - 1`, and that it passes at `n` and without the limit.
-fn assert_edge(
-    n: u64,
-    reason: Reason,
-    with: impl Fn(Bound) -> Limits,
-    make: impl Fn(usize) -> String,
-    readable: bool,
-) {
+fn assert_edge(n: u64, reason: Reason, with: impl Fn(Bound) -> Limits, make: impl Fn(usize) -> String, readable: bool) {
     let text = |n: u64| make(n as usize).into_bytes();
     for dialect in [Dialect::Standard, Dialect::Bare] {
         for chunk in CHUNKS {
@@ -105,7 +99,8 @@ fn message_bytes_refuses_one_byte_more_than_it_says() {
 fn message_bytes_refuses_at_its_byte_whatever_the_limit_of_the_line() {
     let limits = Limits::default().with_message_bytes(Bound::at_most(100));
     for chunk in CHUNKS {
-        let refused = refused(one(request(&format!("[\"{}\"]", "x".repeat(500))).as_bytes(), chunk, &limits, Dialect::Bare));
+        let refused =
+            refused(one(request(&format!("[\"{}\"]", "x".repeat(500))).as_bytes(), chunk, &limits, Dialect::Bare));
         assert_eq!(refused.refusal.offset, Some(100));
     }
 }
@@ -144,17 +139,17 @@ fn skip_bytes_ends_a_refused_message_one_byte_after_it_says() {
 #[test]
 fn json_values_refuses_one_value_more_than_it_says() {
     // In each the envelope has four values and `params` the rest.
-    let shapes: &[(u64, fn(usize) -> String)] = &[
-        (50, |n| format!("[{}]", vec!["0"; n - 5].join(","))),
-        (50, |n| format!("[{}]", vec![r#""a""#; n - 5].join(","))),
-        (50, |n| format!("[{}]", vec!["[]"; n - 5].join(","))),
-        (50, |n| format!("[{}]", vec!["{}"; n - 5].join(","))),
-        (50, |n| format!("[{}]", vec!["null"; n - 5].join(" , "))),
-        (50, |n| format!("{{{}}}", (0..n - 5).map(|n| format!(r#""{n}":true"#)).collect::<Vec<_>>().join(","))),
+    let shapes: &[fn(usize) -> String] = &[
+        |n| format!("[{}]", vec!["0"; n - 5].join(",")),
+        |n| format!("[{}]", vec![r#""a""#; n - 5].join(",")),
+        |n| format!("[{}]", vec!["[]"; n - 5].join(",")),
+        |n| format!("[{}]", vec!["{}"; n - 5].join(",")),
+        |n| format!("[{}]", vec!["null"; n - 5].join(" , ")),
+        |n| format!("{{{}}}", (0..n - 5).map(|n| format!(r#""{n}":true"#)).collect::<Vec<_>>().join(",")),
     ];
-    for (n, params) in shapes {
+    for params in shapes {
         let make = |n| request(&params(n));
-        assert_edge(*n, Reason::JsonValues, |bound| Limits::default().with_json_values(bound), make, true);
+        assert_edge(50, Reason::JsonValues, |bound| Limits::default().with_json_values(bound), make, true);
     }
 }
 
@@ -190,7 +185,11 @@ fn depth_refuses_one_container_more_than_it_says() {
     let shapes: &[fn(usize) -> String] = &[
         |n| format!("{}{}", "[".repeat(n - 1), "]".repeat(n - 1)),
         |n| format!("{}{{}}{}", r#"{"a":"#.repeat(n - 2), "}".repeat(n - 2)),
-        |n| (0..n - 1).rfold("0".to_owned(), |core, at| if at % 2 == 0 { format!("[{core}]") } else { format!(r#"{{"a":{core}}}"#) }),
+        |n| {
+            (0..n - 1).rfold("0".to_owned(), |core, at| {
+                if at % 2 == 0 { format!("[{core}]") } else { format!(r#"{{"a":{core}}}"#) }
+            })
+        },
     ];
     for params in shapes {
         // 63 to 65 and 127 to 129: where a word of the stack ends.
@@ -246,7 +245,11 @@ fn duplicate_keys_refuses_a_key_that_comes_twice() {
             accepted(one(&text, chunk, &accept, Dialect::Standard));
         }
     }
-    for params in [many("100000"), "{\"a\":1,\"A\":2,\"a\\u0000\":3,\"\u{e1}\":4,\"a\u{301}\":5}".into(), r#"[{"a":1},{"a":1}]"#.into()] {
+    for params in [
+        many("100000"),
+        "{\"a\":1,\"A\":2,\"a\\u0000\":3,\"\u{e1}\":4,\"a\u{301}\":5}".into(),
+        r#"[{"a":1},{"a":1}]"#.into(),
+    ] {
         for chunk in CHUNKS {
             accepted(one(request(&params).as_bytes(), chunk, &Limits::default(), Dialect::Standard));
         }
@@ -335,7 +338,8 @@ fn id_bytes_refuses_one_byte_more_than_it_says() {
     for n in [4, 100, 1_024] {
         let make = |n: usize| format!(r#"{{"jsonrpc":"2.0","method":"m","id":"{}"}}"#, "i".repeat(n));
         assert_edge(n, Reason::IdBytes, |bound| Limits::default().with_id_bytes(bound), make, false);
-        let make = |n: usize| format!(r#"{{"jsonrpc":"2.0","id":"{}","result":0}}"#, "\\n".repeat(n / 2) + &"i".repeat(n % 2));
+        let make =
+            |n: usize| format!(r#"{{"jsonrpc":"2.0","id":"{}","result":0}}"#, "\\n".repeat(n / 2) + &"i".repeat(n % 2));
         assert_edge(n, Reason::IdBytes, |bound| Limits::default().with_id_bytes(bound), make, false);
     }
     // A number as id: `1.000` is one in the standard dialect, at any length.
@@ -410,6 +414,36 @@ fn cap_refuses_what_one_connection_has_no_room_for() {
         assert_eq!(over.id, SeenId::Readable(7.into()));
         accepted(in_process(&text, chunk, &limits(Bound::at_most(500 * KIB)), 0));
         accepted(in_process(&text, chunk, &limits(Bound::Unbounded), 0));
+    }
+}
+
+/// A message that never fits would be told to try again, for ever.
+#[test]
+fn after_clamping_the_largest_message_fits_into_any_memory_whatever_its_shape() {
+    for memory in [16 * KIB, 64 * KIB, 200 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB] {
+        let mut limits = Limits::default().with_memory(Bound::at_most(memory));
+        limits.clamp();
+        let most = limits.message_bytes().ceiling() as usize;
+        let keys = |len: usize| {
+            let mut text = String::from(r#"{"jsonrpc":"2.0","id":7,"method":"m","params":{"":0"#);
+            for index in 0..262_000 {
+                let member = format!(r#","{index:x}":0"#);
+                if text.len() + member.len() + 2 > len {
+                    break;
+                }
+                text += &member;
+            }
+            let spaces = len.saturating_sub(text.len() + 2);
+            text + &" ".repeat(spaces) + "}}"
+        };
+        let plain = |len: usize| {
+            let bare = request(r#"[""]"#).len();
+            request(&format!(r#"["{}"]"#, "x".repeat(len - bare)))
+        };
+        for text in [keys(most), plain(most)] {
+            assert_eq!(text.len(), most);
+            accepted(in_process(text.as_bytes(), 8 * 1024, &limits, 0));
+        }
     }
 }
 

@@ -4,9 +4,11 @@
 //! only another order of growth passes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+#![allow(clippy::print_stdout, reason = "figures are shown with --nocapture")]
 
 mod common;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use plimsoll_core::{Bound, Budget, Dialect, DuplicateKeys, Limits, LineDeframer};
@@ -31,6 +33,13 @@ fn tiny_limits() -> Limits {
     no_limits().with_json_values(Bound::at_most(1)).with_depth(Bound::at_most(20))
 }
 
+/// Times of tests that run beside each other say nothing.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn time(text: &[u8], chunk: usize, limits: &Limits) -> Duration {
     let budget = Budget::new(Bound::Unbounded);
     let mut deframer = LineDeframer::new(limits, Dialect::Standard, &budget);
@@ -52,7 +61,14 @@ fn least<const N: usize>(rounds: usize, texts: [&[u8]; N], chunk: usize, limits:
 }
 
 /// `factor` times the bytes may take `factor` times the time, with room for noise; a quadratic path takes its square.
-fn assert_linear(name: &str, make: impl Fn(usize) -> Vec<u8>, bytes: usize, factor: usize, chunk: usize, limits: &Limits) {
+fn assert_linear(
+    name: &str,
+    make: impl Fn(usize) -> Vec<u8>,
+    bytes: usize,
+    factor: usize,
+    chunk: usize,
+    limits: &Limits,
+) {
     let (small, large) = (make(bytes), make(bytes * factor));
     // Another try is for a machine that was busy; a quadratic path stays one.
     let mut ratio = 0.0;
@@ -77,6 +93,7 @@ fn message(shape: &Shape, bytes: usize) -> Vec<u8> {
 
 #[test]
 fn fed_byte_by_byte_every_shape_costs_linear_work() {
+    let _alone = alone();
     for shape in sized() {
         for limits in [no_limits(), tiny_limits()] {
             assert_linear(shape.name(), |bytes| message(shape, bytes), 16 * 1024, 16, 1, &limits);
@@ -86,6 +103,7 @@ fn fed_byte_by_byte_every_shape_costs_linear_work() {
 
 #[test]
 fn fed_in_chunks_every_shape_costs_linear_work() {
+    let _alone = alone();
     for shape in sized() {
         for limits in [no_limits(), tiny_limits()] {
             assert_linear(shape.name(), |bytes| message(shape, bytes), 96 * 1024, 16, 8 * 1024, &limits);
@@ -95,6 +113,7 @@ fn fed_in_chunks_every_shape_costs_linear_work() {
 
 #[test]
 fn a_token_that_comes_byte_by_byte_is_not_read_again_from_its_start() {
+    let _alone = alone();
     let shapes: [(&str, &str, &str, &str); 6] = [
         ("string", "[\"", "x", "\"]"),
         ("text", "[\"", "水", "\"]"),
@@ -104,7 +123,8 @@ fn a_token_that_comes_byte_by_byte_is_not_read_again_from_its_start() {
         ("key", "{\"", "k", "\":0}"),
     ];
     for (name, head, fill, tail) in shapes {
-        let make = |bytes: usize| format!("{{\"params\":{head}{}{tail}}}", fill.repeat(bytes / fill.len())).into_bytes();
+        let make =
+            |bytes: usize| format!("{{\"params\":{head}{}{tail}}}", fill.repeat(bytes / fill.len())).into_bytes();
         assert_linear(name, make, 32 * 1024, 16, 1, &no_limits());
         assert_linear(name, make, 32 * 1024, 16, 97, &no_limits());
     }
@@ -140,6 +160,7 @@ fn ordinary(index: usize, len: usize) -> String {
 
 #[test]
 fn keys_chosen_to_collide_cost_at_most_five_times_ordinary_ones() {
+    let _alone = alone();
     const BYTES: usize = 2 << 20;
     let alike = |len: usize| {
         move |index: usize| {
@@ -148,39 +169,44 @@ fn keys_chosen_to_collide_cost_at_most_five_times_ordinary_ones() {
             format!("{}{middle}{}", "p".repeat(rest / 2), "s".repeat(rest - rest / 2))
         }
     };
-    for (len, count) in [(24, 0), (24, 16), (24, 17), (40, 0), (40, 16), (300, 16), (1_000, 16), (1_000, 0), (60_000, 16)] {
-        let limits = no_limits();
+    for (len, count) in
+        [(24, 0), (24, 16), (24, 17), (40, 0), (40, 16), (300, 16), (1_000, 16), (1_000, 0), (60_000, 16)]
+    {
         let (fair, chosen) = (objects(BYTES, count, |index| ordinary(index, len)), objects(BYTES, count, alike(len)));
-        let mut ratio = 0.0;
-        for rounds in [3, 6, 12] {
-            let [fair, chosen] = least(rounds, [&fair, &chosen], 8 * 1024, &limits);
-            ratio = chosen.as_secs_f64() / fair.as_secs_f64();
-            if ratio <= 5.0 {
-                break;
-            }
-        }
-        println!("keys of {len} bytes, {count} an object: {ratio:.1} times ordinary ones");
-        assert!(ratio <= 5.0, "keys of {len} bytes, {count} an object: {ratio:.1} times ordinary ones");
+        assert_at_most_five_times(&format!("keys of {len} bytes, {count} an object"), &fair, &chosen);
     }
+}
+
+fn assert_at_most_five_times(name: &str, fair: &[u8], chosen: &[u8]) {
+    let mut ratio = 0.0;
+    for rounds in [3, 6, 12] {
+        let [fair, chosen] = least(rounds, [fair, chosen], 8 * 1024, &no_limits());
+        ratio = chosen.as_secs_f64() / fair.as_secs_f64();
+        if ratio <= 5.0 {
+            break;
+        }
+    }
+    println!("{name}: {ratio:.1} times ordinary keys");
+    assert!(ratio <= 5.0, "{name}: {ratio:.1} times ordinary keys");
 }
 
 #[test]
 fn the_colliding_shapes_of_the_corpus_cost_at_most_five_times_ordinary_keys() {
+    let _alone = alone();
     const BYTES: usize = 2 << 20;
     for shape in shapes().iter().filter(|shape| shape.number() == 11) {
         let chosen = message(shape, BYTES);
-        let keys = if shape.name().starts_with("collidingP") || shape.name().starts_with("collidingE") { 16 } else { 0 };
+        let keys =
+            if shape.name().starts_with("collidingP") || shape.name().starts_with("collidingE") { 16 } else { 0 };
         let len = if keys == 16 { 16 } else { 32 };
         let fair = objects(BYTES, keys, |index| ordinary(index, len));
-        let [fair, chosen] = least(5, [&fair, &chosen], 8 * 1024, &no_limits());
-        let ratio = chosen.as_secs_f64() / fair.as_secs_f64();
-        println!("{}: {ratio:.1} times ordinary keys", shape.name());
-        assert!(ratio <= 5.0, "{}: {ratio:.1} times ordinary keys", shape.name());
+        assert_at_most_five_times(shape.name(), &fair, &chosen);
     }
 }
 
 #[test]
 fn comparing_keys_costs_a_few_times_reading_them() {
+    let _alone = alone();
     let text = objects(2 << 20, 0, |index| ordinary(index, 16));
     let with = least(3, [&text], 8 * 1024, &no_limits());
     let without = least(3, [&text], 8 * 1024, &no_limits().with_duplicate_keys(DuplicateKeys::Accept));

@@ -4,6 +4,7 @@
 //! new. Counters are a thread's own, so the tests do not see each other.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+#![allow(clippy::print_stdout, reason = "figures are shown with --nocapture")]
 
 mod common;
 
@@ -52,7 +53,12 @@ fn cost(text: &[u8], chunk: usize, limits: &Limits, dialect: Dialect, id: Id) ->
     };
     let usage = meter.usage();
     let cost = Cost { received, peak_heap: usage.peak_over_baseline as u64, peak_charged: budget.peak() };
-    assert!(cost.peak_charged + ids >= cost.peak_heap, "{} charged at most, {} seen", cost.peak_charged, cost.peak_heap);
+    assert!(
+        cost.peak_charged + ids >= cost.peak_heap,
+        "{} charged at most, {} seen",
+        cost.peak_charged,
+        cost.peak_heap
+    );
     cost
 }
 
@@ -155,9 +161,8 @@ fn an_accepted_message_of_any_shape_costs_its_wire_and_128_kib_and_24_bytes_a_ke
         if !is_accepted(shape.expect(size)) {
             continue;
         }
-        let text = shape
-            .message(plimsoll_corpus::Dialect::Standard, Envelope::Request(IdPlacement::Last), size)
-            .into_bytes();
+        let text =
+            shape.message(plimsoll_corpus::Dialect::Standard, Envelope::Request(IdPlacement::Last), size).into_bytes();
         assert_within_the_formula(shape.name(), &text, &Limits::default());
         tried += 1;
     }
@@ -251,8 +256,7 @@ fn objects_in_objects_keep_the_keys_of_all_that_are_open_within_the_formula() {
 #[test]
 fn small_messages_are_charged_no_less_than_they_cost_at_every_length_and_chunking() {
     for length in (0..9_000).step_by(113) {
-        let text =
-            format!(r#"{{"jsonrpc":"2.0","method":"m","params":{{"a":"{}","b":[{{}}]}}}}"#, "x".repeat(length));
+        let text = format!(r#"{{"jsonrpc":"2.0","method":"m","params":{{"a":"{}","b":[{{}}]}}}}"#, "x".repeat(length));
         for chunk in [usize::MAX, CHUNK, 97, 1] {
             for end in ["", "\n"] {
                 let text = format!("{text}{end}");
@@ -274,7 +278,7 @@ fn nothing_is_held_when_everything_is_dropped() {
         let connection = budget.child(Bound::Unbounded);
         let ((), usage) = measure_thread(|| {
             let mut deframer = LineDeframer::new(&limits, Dialect::Standard, &connection);
-            text.chunks(CHUNK).for_each(|piece| push(&mut deframer, piece, |line| drop(line)));
+            text.chunks(CHUNK).for_each(|piece| push(&mut deframer, piece, drop));
             let received = deframer.finish();
             assert!(received.is_some());
             drop(deframer);
@@ -343,6 +347,36 @@ fn a_refused_message_gives_back_what_it_held_and_is_followed_in_constant_memory(
             assert!(budget.held() <= 16 * KIB, "{name}: {} charged", budget.held());
             assert_eq!(refused(deframer.finish().unwrap()).refusal.reason, Reason::JsonValues);
         }
+    }
+}
+
+#[test]
+fn at_the_byte_that_refuses_a_message_what_it_held_is_given_back() {
+    let head = r#"{"jsonrpc":"2.0","id":7,"method":"m","params":[""#;
+    let text = format!("{head}{}", "x".repeat(MIB as usize - head.len()));
+    let limits = Limits::default();
+    for (name, limits, room, tail) in [
+        ("messageBytes", limits.clone().with_message_bytes(Bound::at_most(MIB)), Bound::Unbounded, "x"),
+        (
+            "stringBytes",
+            limits.clone().with_string_bytes(Bound::at_most(MIB - head.len() as u64)),
+            Bound::Unbounded,
+            "x",
+        ),
+        ("invalidJson", limits.clone(), Bound::Unbounded, "\u{1}"),
+        ("loneSurrogate", limits.clone(), Bound::Unbounded, "\\udc00"),
+        // There is room for what came so far and for no more.
+        ("overloaded", limits, Bound::at_most(MIB + 64 * KIB), &"x".repeat(100_000)),
+    ] {
+        let budget = Budget::new(room);
+        let meter = Meter::thread();
+        let mut deframer = LineDeframer::new(&limits, Dialect::Standard, &budget);
+        push(&mut deframer, text.as_bytes(), drop);
+        assert!(budget.held() >= MIB, "{name}: it is held as long as it may be accepted");
+        push(&mut deframer, tail.as_bytes(), drop);
+        assert!(budget.held() <= 16 * KIB, "{name}: {} bytes are held", budget.held());
+        assert!(meter.usage().live_after <= 16 * KIB as isize, "{name}");
+        assert_eq!(refused(deframer.finish().unwrap()).refusal.reason.word(), name);
     }
 }
 

@@ -5,18 +5,18 @@ use crate::budget::{Charge, NoRoom};
 /// The open containers, innermost last.
 #[derive(Debug, Default)]
 pub(super) struct Containers {
-    // A bit a container, set for an object. The outermost ones have theirs here, so that no room is ever needed for
-    // them: a message that is refused for want of room can still be followed.
-    near: [u64; NEAR],
-    // The words beyond `near`, as many as `depth` needs.
-    far: Vec<u64>,
+    // A bit a container, set for an object, the innermost lowest: of the innermost 1 to 128 containers. So no room is
+    // ever needed for those: a message that is refused for want of room can still be followed.
+    near: u128,
+    // The words of the containers around those.
+    far: Vec<u128>,
     // For each open object the number of keys that belong to the ones around it; none once they are forgotten.
     bases: Vec<u32>,
     depth: usize,
 }
 
-/// Words for 128 containers, one more than are open at once by default.
-const NEAR: usize = 2;
+/// One more than are open at once by default.
+const NEAR: usize = 128;
 
 /// More than this is given back when a message has ended.
 const KEPT: usize = 256;
@@ -37,34 +37,37 @@ impl Containers {
     }
 
     /// Opens an array, or an object whose keys do not matter.
-    #[inline]
+    #[inline(always)]
     pub(super) fn open(&mut self, object: bool, charge: &mut Charge) -> Result<(), NoRoom> {
-        let index = self.depth / 64;
-        if index == NEAR + self.far.len() {
-            if self.far.len() == self.far.capacity() {
-                reserve(&mut self.far, charge)?;
-            }
-            self.far.push(0);
+        if self.depth.is_multiple_of(NEAR) && self.depth > 0 {
+            self.spill(charge)?;
         }
-        let word = match self.near.get_mut(index) {
-            Some(word) => Some(word),
-            None => self.far.get_mut(index - NEAR),
-        };
-        let bit = 1 << (self.depth % 64);
-        if let Some(word) = word {
-            *word = if object { *word | bit } else { *word & !bit };
-        }
+        self.near = self.near << 1 | u128::from(object);
         self.depth += 1;
         Ok(())
     }
 
+    #[cold]
+    #[inline(never)]
+    fn spill(&mut self, charge: &mut Charge) -> Result<(), NoRoom> {
+        if self.far.len() == self.far.capacity() {
+            reserve(&mut self.far, charge)?;
+        }
+        self.far.push(self.near);
+        Ok(())
+    }
+
     /// Closes the innermost container.
-    #[inline]
+    #[inline(always)]
     pub(super) fn close(&mut self) {
         if self.in_object() {
             self.bases.pop();
         }
+        self.near >>= 1;
         self.depth = self.depth.saturating_sub(1);
+        if self.depth.is_multiple_of(NEAR) && self.depth > 0 {
+            self.near = self.far.pop().unwrap_or_default();
+        }
     }
 
     /// No keys are kept any more, so nobody asks where they begin.
@@ -79,16 +82,14 @@ impl Containers {
     }
 
     /// Whether the innermost container is an object.
-    #[inline]
+    #[inline(always)]
     pub(super) fn in_object(&self) -> bool {
-        let Some(top) = self.depth.checked_sub(1) else { return false };
-        let index = top / 64;
-        let word = self.near.get(index).or_else(|| self.far.get(index - NEAR));
-        word.is_some_and(|word| word >> (top % 64) & 1 == 1)
+        self.near & 1 == 1
     }
 
     pub(super) fn reset(&mut self, charge: &mut Charge) {
         self.depth = 0;
+        self.near = 0;
         self.far.clear();
         self.bases.clear();
         give_back(&mut self.far, charge);

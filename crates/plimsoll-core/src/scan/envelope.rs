@@ -115,6 +115,17 @@ impl Top {
     /// A top-level key has ended.
     pub(super) fn end_name(&mut self, offset: usize) -> Result<(), Refusal> {
         let member = std::mem::take(&mut self.name).member();
+        self.end_member(member, offset)
+    }
+
+    /// The same for a key without escapes that is all at hand.
+    #[inline]
+    pub(super) fn end_plain_name(&mut self, name: &[u8], offset: usize) -> Result<(), Refusal> {
+        self.end_member(Member::named(name), offset)
+    }
+
+    #[inline]
+    fn end_member(&mut self, member: Option<Member>, offset: usize) -> Result<(), Refusal> {
         self.current = member;
         let Some(member) = member else { return Ok(()) };
         if self.spans[member as usize].is_none() {

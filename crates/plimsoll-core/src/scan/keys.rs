@@ -39,11 +39,18 @@ impl Key {
     pub(super) fn new<S: Source + ?Sized>(source: &S, start: usize, end: usize, escaped: bool) -> Option<Self> {
         let len = u32::try_from(end - start).ok().filter(|len| len & ESCAPED == 0)?;
         let mut key = Self { word: 0, start: u32::try_from(start).ok()?, len: len | if escaped { ESCAPED } else { 0 } };
-        key.word = match key.plain(source) {
+        key.word = match key.slice(source) {
             Some(slice) => word(slice),
             None => word_of_decoded(key.decoded(source)),
         };
         Some(key)
+    }
+
+    /// The key of these bytes, which hold no escape and start at `start`. `None` when it lies beyond 4 GiB.
+    #[inline]
+    pub(super) fn plain(bytes: &[u8], start: usize) -> Option<Self> {
+        let len = u32::try_from(bytes.len()).ok().filter(|len| len & ESCAPED == 0)?;
+        Some(Self { word: word(bytes), start: u32::try_from(start).ok()?, len })
     }
 
     /// The offset of the key's first byte.
@@ -56,7 +63,7 @@ impl Key {
         (start, start + (self.len & !ESCAPED) as usize)
     }
 
-    fn plain<S: Source + ?Sized>(self, source: &S) -> Option<&[u8]> {
+    fn slice<S: Source + ?Sized>(self, source: &S) -> Option<&[u8]> {
         let (start, end) = self.range();
         if self.len & ESCAPED == 0 { source.slice(start, end) } else { None }
     }
@@ -68,14 +75,14 @@ impl Key {
 
     fn same<S: Source + ?Sized>(self, other: Self, source: &S) -> bool {
         self.word == other.word
-            && match (self.plain(source), other.plain(source)) {
+            && match (self.slice(source), other.slice(source)) {
                 (Some(one), Some(two)) => one == two,
                 _ => self.decoded(source).eq(other.decoded(source)),
             }
     }
 
     fn compare<S: Source + ?Sized>(self, other: Self, source: &S) -> Ordering {
-        match (self.plain(source), other.plain(source)) {
+        match (self.slice(source), other.slice(source)) {
             (Some(one), Some(two)) => one.cmp(two),
             _ => self.decoded(source).cmp(other.decoded(source)),
         }
@@ -257,16 +264,26 @@ impl Keys {
         self.len
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, key: Key, charge: &mut Charge) -> Result<(), NoRoom> {
         if self.len / CHUNK == self.chunks.len() {
-            charge.try_grow(CHUNK_BYTES + CHUNK_PLACE)?;
-            self.chunks.push(Box::new([Key::default(); CHUNK]));
+            self.grow(charge)?;
         }
-        if let Some(place) = self.chunks.get_mut(self.len / CHUNK).and_then(|chunk| chunk.get_mut(self.len % CHUNK)) {
-            *place = key;
+        if let Some(chunk) = self.chunks.get_mut(self.len / CHUNK) {
+            // Word by word: to copy the key whole would wait for its parts to be stored.
+            let place = &mut chunk[self.len % CHUNK];
+            place.word = key.word;
+            place.start = key.start;
+            place.len = key.len;
         }
         self.len += 1;
+        Ok(())
+    }
+
+    #[cold]
+    fn grow(&mut self, charge: &mut Charge) -> Result<(), NoRoom> {
+        charge.try_grow(CHUNK_BYTES + CHUNK_PLACE)?;
+        self.chunks.push(Box::new([Key::default(); CHUNK]));
         Ok(())
     }
 
@@ -283,6 +300,11 @@ impl Keys {
         }
     }
 
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        self.chunks.get(at / CHUNK).map(|chunk| chunk[at % CHUNK].word).unwrap_or_default()
+    }
+
     fn get(&self, at: usize) -> Key {
         self.chunks.get(at / CHUNK).map(|chunk| chunk[at % CHUNK]).unwrap_or_default()
     }
@@ -295,6 +317,7 @@ impl Keys {
     {
         match self.len - base {
             0 | 1 => Ok(None),
+            2 if self.word(base) != self.word(base + 1) => Ok(None),
             2 => {
                 let (one, two) = (self.get(base), self.get(base + 1));
                 Ok(one.same(two, source).then_some(two))
@@ -307,12 +330,11 @@ impl Keys {
     fn repeated_of_few<S: Source + ?Sized>(&self, base: usize, source: &S) -> Option<Key> {
         let mut words = [0; FEW];
         for (at, place) in (base..self.len).zip(&mut words) {
-            *place = self.get(at).word;
+            *place = self.word(at);
         }
         // Keys of equal words are hashed once each, so that long ones which are nearly equal are not read in pairs.
         let mut hashes = [None; FEW];
-        let mut hash =
-            |at: usize| *hashes[at].get_or_insert_with(|| self.get(base + at).content_hash(source, seed()));
+        let mut hash = |at: usize| *hashes[at].get_or_insert_with(|| self.get(base + at).content_hash(source, seed()));
         for late in 1..self.len - base {
             for early in 0..late {
                 if words[early] == words[late] && hash(early) == hash(late) {
@@ -482,6 +504,24 @@ mod tests {
             let text: Vec<u8> = (0..len).map(|n| b'a' + n % 23).collect();
             assert_eq!(word(&text), word_of_decoded(text.iter().copied()), "{len}");
         }
+    }
+
+    #[test]
+    fn the_hash_of_a_key_does_not_depend_on_the_pieces_it_comes_in() {
+        let text: Vec<u8> = (0..70).collect();
+        for len in 0..text.len() {
+            let hash = |pieces: usize| {
+                let mut hash = ContentHash { hash: 7, block: [0; 8], len: 0 };
+                text[..len].chunks(pieces).for_each(|piece| hash.push(piece));
+                hash.finish()
+            };
+            assert!((1..20).all(|pieces| hash(pieces) == hash(100)), "{len}");
+        }
+        let mut padded = ContentHash { hash: 7, block: [0; 8], len: 0 };
+        padded.push(b"a\0");
+        let mut plain = ContentHash { hash: 7, block: [0; 8], len: 0 };
+        plain.push(b"a");
+        assert_ne!(padded.finish(), plain.finish());
     }
 
     #[test]

@@ -14,6 +14,7 @@
 
 mod containers;
 mod envelope;
+mod fast;
 mod keys;
 mod number;
 mod plain;
@@ -343,6 +344,9 @@ impl Scanner {
         source: &S,
     ) -> Result<(), Refusal> {
         loop {
+            if self.containers.depth() > 1 {
+                self.fast_lane(bytes, at, base, source);
+            }
             match self.state {
                 State::Start | State::Value | State::FirstValue => {
                     let Some(byte) = skip_space(bytes, at) else { return Ok(()) };
@@ -370,7 +374,7 @@ impl Scanner {
                     match byte {
                         b'"' => {
                             *at += 1;
-                            self.key(bytes, at, base, source)?;
+                            self.key(bytes, at, base)?;
                         }
                         b'}' if matches!(self.state, State::FirstKey) => {
                             self.close_object(base + *at + 1, source)?;
@@ -568,26 +572,20 @@ impl Scanner {
         }
     }
 
+    /// A key begins at `*at`, after its quote; read at once when all of it is here and plain.
     #[inline]
-    fn key<S: Source + ?Sized>(
-        &mut self,
-        bytes: &[u8],
-        at: &mut usize,
-        base: usize,
-        source: &S,
-    ) -> Result<(), Refusal> {
+    fn key(&mut self, bytes: &[u8], at: &mut usize, base: usize) -> Result<(), Refusal> {
         let start = base + *at;
         let top = self.at_top();
-        if let Some(len) = whole_plain(&bytes[*at..], self.bounds.key) {
-            if top {
-                self.top.name.push(&bytes[*at..*at + len]);
-            }
-            *at += len + 1;
-            return self.end_key(start, start + len, false, source);
-        }
-        let role = if top { Role::TopKey } else { Role::Key };
-        self.state = State::String(Text::new(role, start, most_of(start, self.bounds.key)));
-        Ok(())
+        let Some(len) = whole_plain(&bytes[*at..], self.bounds.key) else {
+            let role = if top { Role::TopKey } else { Role::Key };
+            self.state = State::String(Text::new(role, start, most_of(start, self.bounds.key)));
+            return Ok(());
+        };
+        let key = &bytes[*at..*at + len];
+        *at += len + 1;
+        let named = if top { self.top.end_plain_name(key, start - 1) } else { Ok(()) };
+        self.end_key(named, Key::plain(key, start), start, len)
     }
 
     /// Reads on in a string; `false` when the run ended inside it.
@@ -613,7 +611,13 @@ impl Scanner {
             Step::End => {
                 let end = base + *at - 1;
                 match text.role {
-                    Role::Key | Role::TopKey => self.end_key(text.start, end, text.escaped, source)?,
+                    Role::Key | Role::TopKey => {
+                        let top = text.role == Role::TopKey;
+                        let named = if top { self.top.end_name(text.start - 1) } else { Ok(()) };
+                        // While following there is no source to refer to, and no key is kept.
+                        let key = if strict { Key::new(source, text.start, end, text.escaped) } else { None };
+                        self.end_key(named, key, text.start, end - text.start)?;
+                    }
                     _ => {
                         self.counts.string_bytes += (end - text.start) as u64;
                         self.end_value(end + 1);
@@ -635,27 +639,24 @@ impl Scanner {
         }
     }
 
+    /// A key of `len` bytes has ended, which made this of its name at the top level.
     #[inline]
-    fn end_key<S: Source + ?Sized>(
+    fn end_key(
         &mut self,
+        named: Result<(), Refusal>,
+        key: Option<Key>,
         start: usize,
-        end: usize,
-        escaped: bool,
-        source: &S,
+        len: usize,
     ) -> Result<(), Refusal> {
         self.state = State::Colon;
         self.counts.keys += 1;
-        self.counts.key_bytes += (end - start) as u64;
-        if self.at_top() {
-            // While following, a repeated id has been noted, and the rest does not matter.
-            let named = self.top.end_name(start - 1);
-            if self.refused.is_none() {
-                named?;
-            }
+        self.counts.key_bytes += len as u64;
+        // While following, a repeated id has been noted, and the rest does not matter.
+        if self.refused.is_none() {
+            named?;
         }
         if self.bounds.duplicate_keys == DuplicateKeys::Refuse {
-            let key = Key::new(source, start, end, escaped)
-                .ok_or_else(|| over(Reason::MessageBytes, u64::from(u32::MAX)).at(start as u64))?;
+            let key = key.ok_or_else(|| over(Reason::MessageBytes, u64::from(u32::MAX)).at(start as u64))?;
             self.keys.push(key, &mut self.scratch)?;
         }
         Ok(())

@@ -16,8 +16,26 @@ pub(super) struct Plain {
 }
 
 /// The plain bytes at the start of `bytes`.
-#[inline]
+#[inline(always)]
 pub(super) fn plain(bytes: &[u8]) -> Plain {
+    if let Some(first) = bytes.first_chunk::<32>() {
+        let mut high = 0;
+        for (index, word) in first.chunks_exact(8).enumerate() {
+            let word = u64::from_le_bytes(word.try_into().unwrap_or_default());
+            let stop = stops(word);
+            if stop != 0 {
+                let below = stop.trailing_zeros() & !7;
+                high |= word & ((1 << below) - 1);
+                return Plain { len: index * 8 + below as usize / 8, ascii: high & HIGH == 0 };
+            }
+            high |= word;
+        }
+    }
+    plain_long(bytes)
+}
+
+#[inline(never)]
+fn plain_long(bytes: &[u8]) -> Plain {
     let mut len = 0;
     let mut high = 0;
     loop {

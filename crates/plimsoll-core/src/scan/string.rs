@@ -130,10 +130,25 @@ impl Text {
                     return Step::End;
                 }
                 b'\\' => {
+                    self.escaped = true;
+                    if !self.high && name.is_none() && !matches!(limited.get(*at + 1), Some(b'u') | None) {
+                        if !matches!(limited[*at + 1], b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') {
+                            return Step::Refused(grammar(base + *at + 1));
+                        }
+                        *at += 2;
+                        continue;
+                    }
+                    if !self.high
+                        && name.is_none()
+                        && let Some(unit) = limited.get(*at + 2..*at + 6).and_then(hex)
+                        && !matches!(unit, 0xd800..=0xdfff)
+                    {
+                        *at += 6;
+                        continue;
+                    }
                     if !self.high {
                         self.escape_at = base + *at;
                     }
-                    self.escaped = true;
                     self.escape = Escape::Backslash;
                     *at += 1;
                 }
@@ -228,8 +243,11 @@ impl Text {
             piece = rest;
             start += 1;
         }
-        if simdutf8::basic::from_utf8(piece).is_ok() {
-            return Ok(());
+        // The last character may be cut by the end of the run; the vectors are for what is whole.
+        let (whole, tail) = piece.split_at(piece.len() - cut_tail(piece));
+        if simdutf8::basic::from_utf8(whole).is_ok() {
+            start += whole.len();
+            piece = tail;
         }
         match std::str::from_utf8(piece) {
             Ok(_) => Ok(()),
@@ -242,6 +260,31 @@ impl Text {
             Err(error) => Err(start + error.valid_up_to()),
         }
     }
+}
+
+fn hex(digits: &[u8]) -> Option<u16> {
+    let mut unit = 0;
+    for &digit in digits {
+        unit = unit << 4 | (digit as char).to_digit(16)? as u16;
+    }
+    Some(unit)
+}
+
+/// How many of the last bytes begin a character that does not end here.
+fn cut_tail(piece: &[u8]) -> usize {
+    for back in 1..=piece.len().min(3) {
+        let byte = piece[piece.len() - back];
+        if byte & 0xc0 != 0x80 {
+            let width = match byte {
+                0xf0.. => 4,
+                0xe0.. => 3,
+                0xc0.. => 2,
+                _ => 1,
+            };
+            return if width > back { back } else { 0 };
+        }
+    }
+    0
 }
 
 fn grammar(offset: usize) -> Refusal {

@@ -777,7 +777,13 @@ impl<'a> Reader<'a> {
                         (None, 0xdc00..=0xdfff) if self.strict => {
                             return Err(self.encoding(Reason::LoneSurrogate, begun));
                         }
-                        (_, 0xd800..=0xdbff) => high = Some((begun, unit)),
+                        (_, 0xd800..=0xdbff) => {
+                            high = Some((begun, unit));
+                            // Half a pair that is only followed is still no part of a known name.
+                            if !self.strict {
+                                push_character(&mut meaning, unit);
+                            }
+                        }
                         _ => push_character(&mut meaning, unit),
                     }
                 }
