@@ -9,8 +9,9 @@
 //! | `method` without `id` | `Standard`: counted, or the connection closes, by profile. `Bare`: an error with id -1, paced |
 //! | anything else: text, scalars, batches, objects that are no JSON-RPC | `Standard`: noise, never answered, for answers to noise make storms. `Bare`: an error with id -1, paced |
 //!
-//! The code is -32700 for what is not JSON or not Unicode (`Bare`: -32600), [`OVERLOADED`] when there was no room, and
-//! -32600 for every other refusal. A paced answer is sent at most ten times a second a connection.
+//! The code is -32700 for what is not JSON or not Unicode and has a readable id (`Bare`: -32600), [`OVERLOADED`] when
+//! there was no room, and -32600 for every other refusal. A paced answer is sent at most ten times a second a
+//! connection.
 
 use crate::id::Id;
 use crate::message::{Dialect, Refused, SeenId};
@@ -76,7 +77,11 @@ impl AnswerRules {
         }
         match &refused.id {
             SeenId::Readable(id) => error(Some(id.clone()), false),
-            SeenId::Unreadable => error(None, false),
+            SeenId::Unreadable => {
+                // What is wrong with it first of all is its id.
+                let code = if code == PARSE_ERROR { INVALID_REQUEST } else { code };
+                Answer::Error { id: None, code, paced: false }
+            }
             SeenId::Absent if self.notifications_are_vital => Answer::Close,
             SeenId::Absent => self.noise(code),
         }

@@ -536,7 +536,10 @@ fn the_table_of_answers_holds_for_everything_that_can_be_refused() {
                     () if readable && (method || may_be_request) => {
                         Answer::Error { id: Some(id.clone()), code, paced: false }
                     }
-                    () if method && seen == SeenId::Unreadable => Answer::Error { id: None, code, paced: false },
+                    () if method && seen == SeenId::Unreadable => {
+                        let code = if code == -32700 { -32600 } else { code };
+                        Answer::Error { id: None, code, paced: false }
+                    }
                     () if method && seen == SeenId::Absent && vital => Answer::Close,
                     () => unaddressed,
                 };

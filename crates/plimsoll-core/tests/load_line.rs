@@ -366,7 +366,7 @@ fn at_the_byte_that_refuses_a_message_what_it_held_is_given_back() {
         ("invalidJson", limits.clone(), Bound::Unbounded, "\u{1}"),
         ("loneSurrogate", limits.clone(), Bound::Unbounded, "\\udc00"),
         // There is room for what came so far and for no more.
-        ("overloaded", limits, Bound::at_most(MIB + 64 * KIB), &"x".repeat(100_000)),
+        ("overloaded", limits, Bound::at_most(MIB + 100 * KIB), &"x".repeat(100_000)),
     ] {
         let budget = Budget::new(room);
         let meter = Meter::thread();
