@@ -41,5 +41,23 @@ impl fmt::Display for Printable<'_> {
 
 /// Line separators, and marks that change the direction of text or take no room.
 fn hides(character: char) -> bool {
-    matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    matches!(character,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_or_a_reader_cannot_see_is_escaped() {
+        for character in
+            ['\u{1b}', '\u{7f}', '\u{9b}', '\n', '\u{202e}', '\u{2028}', '\u{feff}', '\u{61c}', '\u{e0041}']
+        {
+            let shown = Printable::new(&character.to_string(), 9).to_string();
+            assert!(shown.starts_with("\\u{") && shown.is_ascii(), "{shown}");
+        }
+        assert_eq!(Printable::new("naïve 漢字 😀", 99).to_string(), "naïve 漢字 😀");
+    }
 }

@@ -471,7 +471,7 @@ fn what_is_refused_leaves_the_connection_as_it_was() {
         (Reason::InvalidJson, "{]".into()),
         (Reason::LoneSurrogate, request(r#"["\ud800"#)),
         (Reason::NotAnObject, "0".into()),
-        (Reason::Batch, "[".into()),
+        (Reason::Batch, "[]".into()),
         (Reason::NotJsonRpc, "{}".into()),
     ];
     let good = request(r#"{"a":[1,{"b":"\u0061"}]}"#);

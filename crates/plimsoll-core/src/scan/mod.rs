@@ -72,6 +72,8 @@ pub(crate) enum Expect {
 enum State {
     /// Before the first byte that is no white space.
     Start,
+    /// After a bracket where a message should begin, which is at this offset.
+    Bracket(usize),
     /// A value must come.
     Value,
     /// After `[`: a value or the end.
@@ -352,6 +354,12 @@ impl Scanner {
                     let Some(byte) = skip_space(bytes, at) else { return Ok(()) };
                     self.value(byte, bytes, at, base)?;
                 }
+                State::Bracket(begun) => {
+                    let Some(byte) = skip_space(bytes, at) else { return Ok(()) };
+                    // A log line may begin with a bracket; a batch goes on as JSON.
+                    let is_json = matches!(byte, b'{' | b'[' | b']' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n');
+                    return self.noise(if is_json { Reason::Batch } else { Reason::NotAnObject }, begun);
+                }
                 State::String(mut text) => {
                     let done = self.string(&mut text, bytes, at, base, source)?;
                     if !done {
@@ -437,7 +445,11 @@ impl Scanner {
         {
             match byte {
                 b'{' => self.began_object = true,
-                b'[' => return self.noise(Reason::Batch, offset),
+                b'[' => {
+                    *at += 1;
+                    self.state = State::Bracket(offset);
+                    return Ok(());
+                }
                 _ => return self.noise(Reason::NotAnObject, offset),
             }
         }

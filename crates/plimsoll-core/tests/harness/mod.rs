@@ -540,7 +540,17 @@ impl<'a> Reader<'a> {
         if self.message {
             match self.peek()? {
                 b'{' => self.object = true,
-                b'[' => return Err(Stop::Refused(Refusal::new(Reason::Batch).at(self.at as u64))),
+                b'[' => {
+                    // `[INFO] ready` is no batch. The place is the bracket's either way.
+                    let bracket = self.at as u64;
+                    self.at += 1;
+                    self.space();
+                    let reason = match self.peek()? {
+                        b'{' | b'[' | b']' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n' => Reason::Batch,
+                        _ => Reason::NotAnObject,
+                    };
+                    return Err(Stop::Refused(Refusal::new(reason).at(bracket)));
+                }
                 _ => return Err(Stop::Refused(Refusal::new(Reason::NotAnObject).at(self.at as u64))),
             }
         }
