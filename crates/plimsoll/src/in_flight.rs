@@ -23,9 +23,9 @@ pub(crate) struct InFlightTable {
 
 #[derive(Debug, Default)]
 struct State {
-    // Whether somebody has the right to answer, or used it, rather than merely holds the request.
+    // By id, whether its one answer is queued; until then somebody merely holds the request.
     claimed: HashMap<Id, bool>,
-    // How many are not claimed.
+    // How many of them have no answer queued.
     unclaimed: usize,
 }
 

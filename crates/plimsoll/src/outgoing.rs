@@ -160,8 +160,8 @@ impl Outgoing {
 
     /// Sends an error reply ahead of the queue; waits for room among its like.
     pub(crate) async fn urgent(&self, urgent: Urgent) -> Result<(), Closed> {
-        let bytes = urgent.bytes();
-        self.urgent.push(urgent, bytes).await
+        let room = self.urgent.reserve(urgent.bytes()).await?;
+        self.urgent.queue(urgent, Some(room))
     }
 
     /// The same without waiting, for a request that was in flight: their number is bounded.
@@ -265,12 +265,15 @@ where
     // Bytes of the first frame that are written; less than its length.
     let mut written = 0;
     while !batch.is_empty() {
-        let mut slices = [IoSlice::new(&[]); BATCH_FRAMES];
-        for (index, (slice, frame)) in slices.iter_mut().zip(&*batch).enumerate() {
-            *slice = IoSlice::new(&frame.item.bytes[if index == 0 { written } else { 0 }..]);
-        }
-        let slices = &slices[..batch.len().min(BATCH_FRAMES)];
-        let now = within(stall, poll_fn(|cx| Pin::new(&mut *writer).poll_write_vectored(cx, slices))).await?;
+        let write = poll_fn(|cx| {
+            // Made anew each time, because a waiting connection should be small.
+            let mut slices = [IoSlice::new(&[]); BATCH_FRAMES];
+            for (index, (slice, frame)) in slices.iter_mut().zip(&*batch).enumerate() {
+                *slice = IoSlice::new(&frame.item.bytes[if index == 0 { written } else { 0 }..]);
+            }
+            Pin::new(&mut *writer).poll_write_vectored(cx, &slices[..batch.len().min(BATCH_FRAMES)])
+        });
+        let now = within(stall, write).await?;
         if now == 0 {
             return Err(CloseReason::Io { operation: "writing", kind: io::ErrorKind::WriteZero });
         }

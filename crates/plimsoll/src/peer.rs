@@ -125,7 +125,7 @@ impl PeerBuilder {
             limits: self.limits,
             budget,
         });
-        let receiver = LineReceiver::new(reader, &shared.limits, dialect, &shared.budget);
+        let receiver = Box::new(LineReceiver::new(reader, &shared.limits, dialect, &shared.budget));
         let peer = Peer { shared };
         let ended = Ended(peer.shared.clone());
         let connection = Connection { peer: peer.clone(), receiver, writer, router: Arc::new(self.router), ended };
@@ -343,7 +343,8 @@ struct WireError {
 #[derive(Debug)]
 pub struct Connection<R, W> {
     peer: Peer,
-    receiver: LineReceiver<R>,
+    // Boxed, because a future that takes it apart would hold it twice.
+    receiver: Box<LineReceiver<R>>,
     writer: W,
     router: Arc<Router>,
     ended: Ended,
@@ -575,26 +576,9 @@ async fn route(
     let shared = &peer.shared;
     match message.kind() {
         Kind::Request => {
-            let Some(id) = message.id() else { return Ok(()) };
-            let in_flight = match shared.in_flight.admit(id) {
-                Ok(in_flight) => in_flight,
-                Err(refusal) => {
-                    shared.live.refused.add(1);
-                    let code = plimsoll_core::error_code(shared.rules.dialect, &refusal);
-                    urgent(shared, Urgent::Refused { id: Some(id.clone()), code, refusal }).await;
-                    return Ok(());
-                }
-            };
-            let request = Request::new(message, peer.clone());
-            let responder = Responder::new(peer.clone(), in_flight);
-            match catch_unwind(AssertUnwindSafe(|| router.begin_request(request, responder))) {
-                Ok(Ok(Some(handler))) => {
-                    handlers.spawn(handler);
-                }
-                Ok(Ok(None)) => {}
-                Ok(Err(responder)) => responder.fail(RpcError::method_not_found()),
-                // The responder was dropped, which has answered.
-                Err(_) => panicked(peer),
+            if let Some(refused) = begin(peer, router, message, handlers) {
+                urgent(shared, refused).await;
+                return Ok(());
             }
         }
         Kind::Notification => match catch_unwind(AssertUnwindSafe(|| router.notify_at_once(&message, peer))) {
@@ -615,6 +599,32 @@ async fn route(
     }
     shared.live.messages.add(1);
     Ok(())
+}
+
+/// Admits a request and begins it, or says what it is answered.
+fn begin(peer: &Peer, router: &Router, message: Message, handlers: &mut JoinSet<()>) -> Option<Urgent> {
+    let shared = &peer.shared;
+    let id = message.id()?;
+    let in_flight = match shared.in_flight.admit(id) {
+        Ok(in_flight) => in_flight,
+        Err(refusal) => {
+            shared.live.refused.add(1);
+            let code = plimsoll_core::error_code(shared.rules.dialect, &refusal);
+            return Some(Urgent::Refused { id: Some(id.clone()), code, refusal });
+        }
+    };
+    let request = Request::new(message, peer.clone());
+    let responder = Responder::new(peer.clone(), in_flight);
+    match catch_unwind(AssertUnwindSafe(|| router.begin_request(request, responder))) {
+        Ok(Ok(Some(handler))) => {
+            handlers.spawn(handler);
+        }
+        Ok(Ok(None)) => {}
+        Ok(Err(responder)) => responder.fail(RpcError::method_not_found()),
+        // The responder was dropped, which has answered.
+        Err(_) => panicked(peer),
+    }
+    None
 }
 
 /// A notification waits its turn; while too many bytes wait, so does reading.

@@ -62,16 +62,6 @@ impl<T> ByteQueue<T> {
         }
     }
 
-    /// Waits for room for `bytes` and queues the item.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future gives up the place in line; the item is then not queued.
-    pub(crate) async fn push(&self, item: T, bytes: usize) -> Result<(), Closed> {
-        let room = self.reserve(bytes).await?;
-        self.queue(item, Some(room))
-    }
-
     /// Waits for room for `bytes`, for an item that is queued later.
     ///
     /// # Cancel safety
@@ -151,6 +141,13 @@ impl<T> ByteQueue<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl<T> ByteQueue<T> {
+        async fn push(&self, item: T, bytes: usize) -> Result<(), Closed> {
+            let room = self.reserve(bytes).await?;
+            self.queue(item, Some(room))
+        }
+    }
 
     fn queue(bytes: u64) -> Arc<ByteQueue<u32>> {
         Arc::new(ByteQueue::new(Bound::at_most(bytes)))

@@ -476,6 +476,8 @@ async fn at_the_end_of_the_input_every_call_fails_at_once() {
 async fn a_call_that_still_waits_for_room_fails_at_once_too() {
     let limits = Limits::default().with_outgoing_bytes(Bound::at_most(1_000));
     let Served { mut wire, peer, .. } = serve_with(with(limits), Faults::none(), Faults::none().capacity(16));
+    // This one keeps the connection draining.
+    wire.send(r#"{"jsonrpc":"2.0","id":1,"method":"hang"}"#).await;
     let calls: Vec<_> = (0..20).map(|_| call(&peer)).collect();
     settle().await;
     wire.end();

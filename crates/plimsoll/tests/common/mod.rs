@@ -58,13 +58,15 @@ pub(crate) struct Wire {
     pub(crate) received: Watch,
     pub(crate) sent: Watch,
     buffer: Vec<u8>,
+    // No newline before this place of the buffer.
+    searched: usize,
 }
 
 impl Wire {
     fn new(end: End) -> Self {
         let (received, sent) = (end.incoming(), end.outgoing());
         let (reader, writer) = end.into_split();
-        Self { reader: Some(reader), writer: Some(writer), received, sent, buffer: Vec::new() }
+        Self { reader: Some(reader), writer: Some(writer), received, sent, buffer: Vec::new(), searched: 0 }
     }
 
     /// Sends these bytes.
@@ -93,8 +95,10 @@ impl Wire {
     /// The next line, or `None` at the end of the stream.
     pub(crate) async fn line(&mut self) -> Option<String> {
         loop {
-            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let line = self.buffer.drain(..=end).collect();
+            let found = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+            self.searched += found.unwrap_or(self.buffer.len() - self.searched);
+            if found.is_some() {
+                let line = self.buffer.drain(..=std::mem::take(&mut self.searched)).collect();
                 return Some(String::from_utf8(line).expect("UTF-8").trim_end().to_owned());
             }
             let mut piece = vec![0; 64 * 1024];
@@ -153,7 +157,8 @@ pub(crate) fn handlers() -> Router {
         })
         .request("panic", |_context, reason: Value| async move {
             if reason.is_array() {
-                panic!("this handler panics");
+                // As a panic, but without its message on standard error.
+                std::panic::resume_unwind(Box::new("this handler panics"));
             }
             Ok(())
         })
