@@ -33,6 +33,7 @@
 mod calls;
 #[cfg(unix)]
 mod child;
+mod connection;
 mod counters;
 mod decode;
 mod error;
@@ -41,15 +42,17 @@ mod outgoing;
 mod peer;
 mod queue;
 mod receive;
+mod route;
 mod router;
 pub mod stdio;
 
 #[cfg(unix)]
 pub use child::{ChildProcess, ChildStderrTo, STDERR_TAIL_BYTES};
+pub use connection::Connection;
 pub use counters::Counters;
 pub use decode::{Decoded, VALUE_BYTES, decode_body};
 pub use error::{CallError, CloseReason, DecodeError, RpcError};
-pub use peer::{Connection, Peer, PeerBuilder};
+pub use peer::{Peer, PeerBuilder};
 pub use plimsoll_core::*;
 pub use receive::LineReceiver;
 pub use router::{Context, Request, Responder, Router};

@@ -1,41 +1,30 @@
-//! One end of a connection: it calls, notifies and answers, both directions at once, over any byte stream.
+//! One end of a connection: how it is set up, and the handle on it.
 //!
-//! A [`Connection`] is the work: a future that reads, routes and writes until the connection ends. A [`Peer`] is the
-//! handle: cloned freely, it makes calls and sends notifications. Nothing is spawned behind the caller's back but the
-//! handlers, which end with the connection.
-//!
-//! The end comes in one of these ways, and each settles every call at once with its reason: the peer closes its side
-//! (what it sent is answered within `drain`), reading or writing fails, a limit of the connection is passed, or this side
-//! closes.
+//! A [`Peer`] calls and notifies; it is cloned freely. The work is done by the [`Connection`] that is made beside it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use plimsoll_core::{
-    Answer, AnswerRules, Budget, Charge, Deadline, Dialect, INTERNAL_ERROR, Kind, Limits, Line, Message, Reason,
-    Received, Refusal, Refused, SeenId,
+    AnswerRules, Budget, Charge, Deadline, Dialect, INTERNAL_ERROR, Kind, Limits, Message, Reason, Refusal,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::Calls;
+use crate::connection::Connection;
 use crate::counters::{Counters, Live};
 use crate::decode::{decode_body, decode_tree};
 use crate::error::{CallError, CloseReason, DecodeError, RpcError};
 use crate::in_flight::InFlightTable;
-use crate::outgoing::{Outgoing, Urgent, WriteFailed};
-use crate::queue::{ByteQueue, Queued};
+use crate::outgoing::Outgoing;
+use crate::queue::ByteQueue;
 use crate::receive::LineReceiver;
-use crate::router::{Notification, Request, Responder, Router};
+use crate::router::Router;
 
 /// How a connection is set up.
 ///
@@ -127,33 +116,33 @@ impl PeerBuilder {
         });
         let receiver = Box::new(LineReceiver::new(reader, &shared.limits, dialect, &shared.budget));
         let peer = Peer { shared };
-        let ended = Ended(peer.shared.clone());
-        let connection = Connection { peer: peer.clone(), receiver, writer, router: Arc::new(self.router), ended };
+        let connection = Connection::new(peer.clone(), receiver, writer, self.router);
         (peer, connection)
     }
 }
 
+/// What the handle and the work of a connection share.
 #[derive(Debug)]
-struct Shared {
-    limits: Limits,
-    rules: AnswerRules,
-    budget: Budget,
-    outgoing: Outgoing,
-    calls: Calls,
-    in_flight: Arc<InFlightTable>,
-    notifications: ByteQueue<(Message, Charge)>,
-    unpaused: Unpaused,
-    live: Live,
-    closing: CancellationToken,
-    closed: CancellationToken,
+pub(crate) struct Shared {
+    pub(crate) limits: Limits,
+    pub(crate) rules: AnswerRules,
+    pub(crate) budget: Budget,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) calls: Calls,
+    pub(crate) in_flight: Arc<InFlightTable>,
+    pub(crate) notifications: ByteQueue<(Message, Charge)>,
+    pub(crate) unpaused: Unpaused,
+    pub(crate) live: Live,
+    pub(crate) closing: CancellationToken,
+    pub(crate) closed: CancellationToken,
     // Handlers that end without an answer now were aborted.
-    draining_is_over: AtomicBool,
+    pub(crate) draining_is_over: AtomicBool,
 }
 
 /// Calls made from within a notification's handler: while one waits for its answer, reading must not pause for the
 /// notifications behind it.
 #[derive(Debug, Default)]
-struct Unpaused {
+pub(crate) struct Unpaused {
     calls: AtomicUsize,
     changed: Notify,
 }
@@ -163,7 +152,7 @@ impl Unpaused {
         self.calls.load(Ordering::Acquire) > 0
     }
 
-    async fn set(&self) {
+    pub(crate) async fn set(&self) {
         while !self.is_set() {
             self.changed.notified().await;
         }
@@ -183,13 +172,14 @@ impl Unpaused {
 }
 
 tokio::task_local! {
-    static IN_NOTIFICATION: ();
+    /// Set while the handler of a notification runs.
+    pub(crate) static IN_NOTIFICATION: ();
 }
 
 /// A handle on one connection.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Peer {
@@ -339,390 +329,8 @@ struct WireError {
     data: Option<serde_json::Value>,
 }
 
-/// The work of one connection.
-#[derive(Debug)]
-pub struct Connection<R, W> {
-    peer: Peer,
-    // Boxed, because a future that takes it apart would hold it twice.
-    receiver: Box<LineReceiver<R>>,
-    writer: W,
-    router: Arc<Router>,
-    ended: Ended,
-}
-
-impl<R, W> Connection<R, W>
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-{
-    /// Reads, routes and writes until the connection ends, and says why it did.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future ends the connection at once: calls fail, handlers are aborted, what was queued is lost.
-    pub async fn run(self) -> CloseReason {
-        let Self { peer, mut receiver, writer, router, ended } = self;
-        let _ended = ended;
-        let shared = &*peer.shared;
-        let mut handlers = JoinSet::new();
-        let mut writing = pin!(shared.outgoing.write(writer, shared.limits.stall_deadline()));
-        let mut notifying = pin!(IN_NOTIFICATION.scope((), run_notifications(&peer, &router)));
-
-        let reason = {
-            let mut reading = pin!(read(&peer, &router, &mut receiver, &mut handlers));
-            tokio::select! {
-                reason = &mut reading => reason,
-                () = &mut notifying => CloseReason::Closed,
-                () = shared.closing.cancelled() => CloseReason::Closed,
-                written = &mut writing => {
-                    let reason = match written {
-                        Ok(()) => CloseReason::Closed,
-                        Err(failed) if failed.reason == CloseReason::EndOfInput => {
-                            read_out(shared, failed, reading, notifying).await
-                        }
-                        Err(failed) => failed.reason,
-                    };
-                    return finish(shared, reason);
-                }
-            }
-        };
-        shared.calls.close(&reason);
-        shared.notifications.close();
-
-        // What was received is still answered, and what is queued still written, for a bounded time.
-        let until = drain_until(shared);
-        let answering = async {
-            if reason == CloseReason::EndOfInput {
-                notifying.await;
-                while let Some(ended) = handlers.join_next().await {
-                    note_panic(&peer, ended);
-                }
-                // Some requests are answered from elsewhere than their handlers.
-                shared.in_flight.all_claimed().await;
-            }
-        };
-        let written = tokio::select! {
-            () = answering => None,
-            written = &mut writing => Some(written),
-            () = at(until) => None,
-            () = shared.closing.cancelled() => None,
-        };
-        shared.draining_is_over.store(true, Ordering::Release);
-        handlers.abort_all();
-        if written.is_some() {
-            return finish(shared, reason);
-        }
-        // An aborted handler drops its responder, which answers. A handler that does not yield is not waited for.
-        let grace = || until.map(|until| until.max(Instant::now() + Duration::from_millis(200)));
-        tokio::select! {
-            () = async { while handlers.join_next().await.is_some() {} } => {}
-            () = at(grace()) => {}
-        }
-        for id in shared.in_flight.claim_rest() {
-            let _ = shared.outgoing.urgent_now(Urgent::Error { id, error: peer.unanswered(), answers: None });
-        }
-        shared.outgoing.close();
-        tokio::select! {
-            biased;
-            _ = writing => {}
-            () = at(grace()) => {}
-        }
-        finish(shared, reason)
-    }
-}
-
-/// The peer reads no longer. What it sent before it left still counts, the answers to our calls above all.
-async fn read_out(
-    shared: &Shared,
-    failed: WriteFailed,
-    reading: impl Future<Output = CloseReason>,
-    mut notifying: Pin<&mut impl Future<Output = ()>>,
-) -> CloseReason {
-    shared.calls.begin_no_more(&failed.reason);
-    for id in failed.unsent {
-        shared.calls.settle(&id.into(), Err(CallError::Closed(failed.reason.clone())));
-    }
-    let until = drain_until(shared);
-    let reason = tokio::select! {
-        reason = reading => reason,
-        () = &mut notifying => return CloseReason::Closed,
-        () = shared.closing.cancelled() => return CloseReason::Closed,
-        () = at(until) => return failed.reason,
-    };
-    shared.calls.close(&reason);
-    shared.notifications.close();
-    tokio::select! {
-        () = notifying => {}
-        () = shared.closing.cancelled() => {}
-        () = at(until) => {}
-    }
-    reason
-}
-
-/// When the time to answer what was received is over.
-fn drain_until(shared: &Shared) -> Option<Instant> {
-    Instant::now().checked_add(shared.limits.drain().span()?)
-}
-
-fn finish(shared: &Shared, reason: CloseReason) -> CloseReason {
-    shared.calls.close(&reason);
-    tracing::debug!("connection ended: {reason}");
-    reason
-}
-
 /// The refusal by a deadline: limit and observed are milliseconds.
 pub(crate) fn over_time(reason: Reason, span: Duration) -> Refusal {
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     Refusal::over(reason, millis, millis)
-}
-
-async fn at(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => tokio::time::sleep_until(instant).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// However the connection ends, run or not, nobody waits on it any longer and it holds nothing.
-#[derive(Debug)]
-struct Ended(Arc<Shared>);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.0.calls.close(&CloseReason::Closed);
-        drop(self.0.notifications.close_and_take());
-        drop(self.0.outgoing.discard());
-        self.0.closed.cancel();
-    }
-}
-
-async fn run_notifications(peer: &Peer, router: &Router) {
-    while let Some(queued) = peer.shared.notifications.pop().await {
-        // Its room is held until it was handled.
-        let Queued { item: (message, _charge), _room } = queued;
-        match router.notify(Notification::new(message, peer.clone())) {
-            Some(handler) => {
-                if !(Guarded { handler }).await {
-                    notification_panicked(peer);
-                }
-            }
-            None => {
-                peer.shared.live.notifications_unknown.add(1);
-                tracing::debug!("a notification of an unknown method was ignored");
-            }
-        }
-    }
-}
-
-/// A handler on the connection's own task, which must outlive it; `false` when it panicked.
-struct Guarded {
-    handler: Pin<Box<dyn Future<Output = ()> + Send>>,
-}
-
-impl Future for Guarded {
-    type Output = bool;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
-        match catch_unwind(AssertUnwindSafe(|| self.handler.as_mut().poll(cx))) {
-            Ok(poll) => poll.map(|()| true),
-            Err(_) => Poll::Ready(false),
-        }
-    }
-}
-
-/// Receives and routes until the input ends or the connection must.
-async fn read<R: AsyncRead + Unpin>(
-    peer: &Peer,
-    router: &Router,
-    receiver: &mut LineReceiver<R>,
-    handlers: &mut JoinSet<()>,
-) -> CloseReason {
-    let mut pace = Pace::default();
-    loop {
-        let line = tokio::select! {
-            // Handlers that have ended first: they cost memory until they are noted.
-            biased;
-            Some(ended) = handlers.join_next() => {
-                note_panic(peer, ended);
-                continue;
-            }
-            line = receiver.receive() => line,
-        };
-        let routed = match line {
-            Ok(Some(Line::Received(Received::Message(message)))) => {
-                route(peer, router, message, handlers, &mut pace).await
-            }
-            Ok(Some(Line::Received(Received::Refused(refused)))) => refuse(peer, &refused, &mut pace).await,
-            Ok(Some(Line::Overrun { refused, reason })) => {
-                let _ = refuse(peer, &refused, &mut pace).await;
-                Err(CloseReason::Refused(reason))
-            }
-            Ok(None) => Err(CloseReason::EndOfInput),
-            Err(error) => Err(CloseReason::of_io("reading", error.kind())),
-        };
-        if let Err(reason) = routed {
-            return reason;
-        }
-    }
-}
-
-async fn route(
-    peer: &Peer,
-    router: &Router,
-    message: Message,
-    handlers: &mut JoinSet<()>,
-    pace: &mut Pace,
-) -> Result<(), CloseReason> {
-    let shared = &peer.shared;
-    match message.kind() {
-        Kind::Request => {
-            if let Some(refused) = begin(peer, router, message, handlers) {
-                urgent(shared, refused).await;
-                return Ok(());
-            }
-        }
-        Kind::Notification => match catch_unwind(AssertUnwindSafe(|| router.notify_at_once(&message, peer))) {
-            Ok(true) => {}
-            Ok(false) => return queue_notification(peer, message, pace).await,
-            Err(_) => notification_panicked(peer),
-        },
-        Kind::Response | Kind::ErrorResponse => {
-            let settled = match message.id().cloned() {
-                Some(id) => shared.calls.settle(&id, Ok(message)),
-                None => false,
-            };
-            if !settled {
-                shared.live.responses_unasked.add(1);
-                tracing::debug!("a response to no waiting call was ignored");
-            }
-        }
-    }
-    shared.live.messages.add(1);
-    Ok(())
-}
-
-/// Admits a request and begins it, or says what it is answered.
-fn begin(peer: &Peer, router: &Router, message: Message, handlers: &mut JoinSet<()>) -> Option<Urgent> {
-    let shared = &peer.shared;
-    let id = message.id()?;
-    let in_flight = match shared.in_flight.admit(id) {
-        Ok(in_flight) => in_flight,
-        Err(refusal) => {
-            shared.live.refused.add(1);
-            let code = plimsoll_core::error_code(shared.rules.dialect, &refusal);
-            return Some(Urgent::Refused { id: Some(id.clone()), code, refusal });
-        }
-    };
-    let request = Request::new(message, peer.clone());
-    let responder = Responder::new(peer.clone(), in_flight);
-    match catch_unwind(AssertUnwindSafe(|| router.begin_request(request, responder))) {
-        Ok(Ok(Some(handler))) => {
-            handlers.spawn(handler);
-        }
-        Ok(Ok(None)) => {}
-        Ok(Err(responder)) => responder.fail(RpcError::method_not_found()),
-        // The responder was dropped, which has answered.
-        Err(_) => panicked(peer),
-    }
-    None
-}
-
-/// A notification waits its turn; while too many bytes wait, so does reading.
-async fn queue_notification(peer: &Peer, message: Message, pace: &mut Pace) -> Result<(), CloseReason> {
-    let shared = &peer.shared;
-    let place = ByteQueue::<(Message, Charge)>::PLACE as u64;
-    let place = match shared.budget.try_charge(place) {
-        Ok(charge) => charge,
-        Err(no_room) => {
-            let refused = Refused {
-                refusal: no_room.into(),
-                id: SeenId::Absent,
-                object: true,
-                method: true,
-                response: false,
-                wire_bytes: message.wire_bytes(),
-                counts: message.counts(),
-            };
-            return refuse(peer, &refused, pace).await;
-        }
-    };
-    let bytes = usize::try_from(message.charged() + place.bytes()).unwrap_or(usize::MAX);
-    let room = tokio::select! {
-        biased;
-        () = shared.unpaused.set() => None,
-        room = shared.notifications.reserve(bytes) => room.ok(),
-    };
-    let _ = shared.notifications.queue((message, place), room);
-    shared.live.messages.add(1);
-    Ok(())
-}
-
-/// Answers what was refused, as the table in the core says.
-async fn refuse(peer: &Peer, refused: &Refused, pace: &mut Pace) -> Result<(), CloseReason> {
-    let shared = &peer.shared;
-    let refusal = refused.refusal;
-    shared.live.refused.add(1);
-    match shared.rules.answer(refused, |id| shared.calls.is_waiting(id)) {
-        Answer::Close => return Err(CloseReason::NotificationLost(refusal)),
-        Answer::FailCall(id) => {
-            shared.calls.settle(&id, Err(CallError::Refused(refusal)));
-        }
-        Answer::Error { paced: true, .. } if !pace.allows() => {
-            shared.live.noise.add(1);
-        }
-        Answer::Error { id, code, .. } => urgent(shared, Urgent::Refused { id, code, refusal }).await,
-        Answer::Nothing => {
-            if shared.live.noise.add(1) == 0 {
-                tracing::warn!(
-                    "something that is no message was ignored, and the like will only be counted: {refusal}"
-                );
-            }
-        }
-    }
-    Ok(())
-}
-
-async fn urgent(shared: &Shared, urgent: Urgent) {
-    // While its room is full reading pauses here, and the writer's stall deadline runs. Once the lane is closed there is
-    // nobody to answer.
-    let _ = shared.outgoing.urgent(urgent).await;
-}
-
-fn note_panic(peer: &Peer, ended: Result<(), tokio::task::JoinError>) {
-    if ended.is_err_and(|error| error.is_panic()) {
-        panicked(peer);
-    }
-}
-
-fn panicked(peer: &Peer) {
-    peer.shared.live.panics.add(1);
-    tracing::error!("a handler panicked; its request was answered with -32603");
-}
-
-fn notification_panicked(peer: &Peer) {
-    peer.shared.live.panics.add(1);
-    tracing::error!("the handler of a notification panicked");
-}
-
-/// At most ten answers to what has no id, in any second.
-#[derive(Debug, Default)]
-struct Pace {
-    // When the last ten were sent; `next` is the oldest.
-    sent: [Option<Instant>; Self::A_SECOND],
-    next: usize,
-}
-
-impl Pace {
-    const A_SECOND: usize = 10;
-
-    fn allows(&mut self) -> bool {
-        let now = Instant::now();
-        let oldest = &mut self.sent[self.next];
-        if oldest.is_some_and(|sent| now.duration_since(sent) < Duration::from_secs(1)) {
-            return false;
-        }
-        *oldest = Some(now);
-        self.next = (self.next + 1) % Self::A_SECOND;
-        true
-    }
 }
