@@ -7,7 +7,8 @@
 use super::keys::Key;
 use super::number;
 use super::plain::skip_space;
-use super::{Scanner, State, whole_plain};
+use super::steps::whole_plain;
+use super::{Scanner, State};
 use crate::limits::DuplicateKeys;
 use crate::segments::Source;
 
