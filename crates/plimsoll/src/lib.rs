@@ -27,12 +27,16 @@
 //! # Ok(()) }
 //! ```
 //!
+//! The feature `codec` adds `LineCodec`, the line framing for `tokio_util`'s `Framed`.
+//!
 //! The scanner, the limits and the budget are those of `plimsoll-core`, whose items are re-exported here.
 #![forbid(unsafe_code)]
 
 mod calls;
 #[cfg(unix)]
 mod child;
+#[cfg(feature = "codec")]
+mod codec;
 mod connection;
 mod counters;
 mod decode;
@@ -48,6 +52,8 @@ pub mod stdio;
 
 #[cfg(unix)]
 pub use child::{ChildProcess, ChildStderrTo, STDERR_TAIL_BYTES};
+#[cfg(feature = "codec")]
+pub use codec::{CodecError, LineCodec};
 pub use connection::Connection;
 pub use counters::Counters;
 pub use decode::{Decoded, VALUE_BYTES, decode_body};
