@@ -424,10 +424,12 @@ impl Limits {
         Self::default()
     }
 
-    /// For the exec-server's protocol: messages of 64 MiB, and numbers of any length, as the reference takes.
+    /// For the exec-server's protocol: messages of 64 MiB, and numbers of any length, as the reference takes. Such a
+    /// message is held about three times while it is decoded, so a connection may hold all of the default memory.
     #[must_use]
     pub fn exec() -> Self {
         Self::default()
+            .with_cap(Bound::at_most(256 * MIB))
             .with_message_bytes(Bound::at_most(64 * MIB))
             .with_skip_bytes(Bound::at_most(256 * MIB))
             .with_number_bytes(Bound::Unbounded)

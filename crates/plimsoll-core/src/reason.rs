@@ -68,6 +68,8 @@ reasons! {
     MethodWithResult = "methodWithResult", Envelope, None;
     /// `result` beside `error`.
     ResultWithError = "resultWithError", Envelope, None;
+    /// The parameters do not fit the method.
+    InvalidParams = "invalidParams", Envelope, None;
     /// The id of a request that has not been answered yet.
     IdInUse = "idInUse", Envelope, None;
     /// The text does not begin an object.
@@ -94,6 +96,8 @@ reasons! {
     IdBytes = "idBytes", Message, Some("id_bytes");
     /// The method is too long.
     MethodBytes = "methodBytes", Message, Some("method_bytes");
+    /// It needs more room than its connection may ever hold.
+    Cap = "cap", Message, Some("cap");
     /// No room in the budget.
     Overloaded = "overloaded", Room, Some("memory");
     /// Too many requests are being answered.
@@ -209,6 +213,7 @@ impl fmt::Display for Refusal {
             Reason::InvalidTrace => "the member `trace` must be an object",
             Reason::MethodWithResult => "a message cannot have `method` beside `result` or `error`",
             Reason::ResultWithError => "a response cannot have both `result` and `error`",
+            Reason::InvalidParams => "the parameters do not fit the method",
             Reason::IdInUse => "a request with this id has not been answered yet",
             Reason::NotAnObject => "a message must be a JSON object",
             Reason::NotJsonRpc => "the object is no JSON-RPC message",
@@ -222,6 +227,7 @@ impl fmt::Display for Refusal {
             Reason::NumberBytes => "a number is too long",
             Reason::IdBytes => "the id is too long",
             Reason::MethodBytes => "the method is too long",
+            Reason::Cap => "the message needs more room than its connection may ever hold",
             Reason::Overloaded => "there is no room for the message now; try again later",
             Reason::InFlight => "too many requests are being answered; try again later",
             Reason::Pending => "too many calls are waiting for an answer; try again later",

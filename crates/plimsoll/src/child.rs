@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll_core::{Deadline, Printable};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
@@ -124,6 +124,10 @@ impl ChildProcess {
         if let Some(group) = self.group {
             // The group may be gone already.
             let _ = kill_process_group(group, signal);
+        }
+        // The program itself may have left its group; its number is its own until it was waited for.
+        if let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
+            let _ = kill_process(pid, signal);
         }
     }
 }

@@ -62,7 +62,7 @@ where
             tokio::select! {
                 reason = &mut reading => reason,
                 () = &mut notifying => CloseReason::Closed,
-                () = shared.closing.cancelled() => CloseReason::Closed,
+                () = shared.closing.cancelled() => closing(shared),
                 written = &mut writing => {
                     let reason = match written {
                         Ok(()) => CloseReason::Closed,
@@ -135,7 +135,7 @@ async fn read_out(
     let reason = tokio::select! {
         reason = reading => reason,
         () = &mut notifying => return CloseReason::Closed,
-        () = shared.closing.cancelled() => return CloseReason::Closed,
+        () = shared.closing.cancelled() => return closing(shared),
         () = at(until) => return failed.reason,
     };
     shared.calls.close(&reason);
@@ -146,6 +146,14 @@ async fn read_out(
         () = at(until) => {}
     }
     reason
+}
+
+/// Why this side closes the connection.
+fn closing(shared: &Shared) -> CloseReason {
+    match shared.lost.get() {
+        Some(refusal) => CloseReason::NotificationLost(*refusal),
+        None => CloseReason::Closed,
+    }
 }
 
 /// When the time to answer what was received is over.

@@ -2,10 +2,12 @@
 //!
 //! The text has passed the scanner, so its values are counted. Before decoding, an estimate of the heap that the result
 //! may take is charged: the text once, for its strings, and [`VALUE_BYTES`] for each value. It holds until the [`Decoded`]
-//! is dropped. What decoding itself needs is charged while it lasts. Types that multiply beyond that (elements of hundreds of bytes each) are not weighed exactly here.
+//! is dropped. What decoding itself needs is charged while it lasts. Types that multiply beyond that (elements of
+//! hundreds of bytes each) are not weighed exactly here.
 
 use std::ops::{Deref, DerefMut};
 
+use memchr::memchr;
 use plimsoll_core::{Budget, Charge, Message, Printable};
 use serde::de::DeserializeOwned;
 
@@ -64,27 +66,27 @@ fn decode<T: DeserializeOwned>(message: &Message, budget: &Budget, nodes: u64) -
     let Some(body) = message.body() else { return finish(decode_nothing(), budget.empty_charge()) };
     let length = body.len() as u64;
     let counts = message.counts();
-    let charge = budget.try_charge(length + counts.values * VALUE_BYTES + nodes).map_err(DecodeError::NoRoom)?;
+    let heap = length + counts.values * VALUE_BYTES + nodes;
     // What is held while it is decoded: the text in one piece, and the string that is being unescaped, which doubles.
-    let mut meanwhile = budget.empty_charge();
+    let joining = if body.as_slice().is_some() { 0 } else { length };
+    let escapes = body.runs().any(|run| memchr(b'\\', run).is_some());
+    let unescaping = if escapes { 3 * length.min(counts.string_bytes + counts.key_bytes) } else { 0 };
+    let needed = message.charged() + heap + joining + unescaping;
+    if needed > budget.limit() {
+        return Err(DecodeError::TooLarge { needed, cap: budget.limit() });
+    }
+    let charge = budget.try_charge(heap).map_err(DecodeError::NoRoom)?;
+    let _meanwhile = budget.try_charge(joining + unescaping).map_err(DecodeError::NoRoom)?;
     let mut joined = Vec::new();
     let text = match body.as_slice() {
         Some(text) => text,
         None => {
-            meanwhile.try_grow(length).map_err(DecodeError::NoRoom)?;
             joined.reserve_exact(body.len());
             body.runs().for_each(|run| joined.extend_from_slice(run));
             &joined
         }
     };
-    if text == b"null" {
-        return finish(decode_nothing(), charge);
-    }
-    if text.contains(&b'\\') {
-        let strings = length.min(counts.string_bytes + counts.key_bytes);
-        meanwhile.try_grow(3 * strings).map_err(DecodeError::NoRoom)?;
-    }
-    finish(serde_json::from_slice(text), charge)
+    if text == b"null" { finish(decode_nothing(), charge) } else { finish(serde_json::from_slice(text), charge) }
 }
 
 fn finish<T>(value: serde_json::Result<T>, charge: Charge) -> Result<Decoded<T>, DecodeError> {

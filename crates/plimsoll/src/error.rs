@@ -3,7 +3,9 @@
 use std::fmt;
 use std::io::ErrorKind;
 
-use plimsoll_core::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, NoRoom, OVERLOADED, Printable, Reason, Refusal};
+use plimsoll_core::{
+    INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, NoRoom, OVERLOADED, Printable, Reason, Refusal,
+};
 
 /// The error object of a response (JSON-RPC 2.0 section 5.1): what a handler returns, and what a peer sent.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -147,6 +149,24 @@ pub enum DecodeError {
     Mismatch(String),
     /// There is no room to decode it now.
     NoRoom(NoRoom),
+    /// There will never be: it needs more than the connection may hold.
+    TooLarge {
+        /// What it needs in all, the message included, in bytes.
+        needed: u64,
+        /// What the connection may hold, in bytes.
+        cap: u64,
+    },
+}
+
+impl DecodeError {
+    /// The refusal that says so, by limit.
+    pub fn refusal(&self) -> Refusal {
+        match self {
+            Self::Mismatch(_) => Refusal::new(Reason::InvalidParams),
+            Self::NoRoom(no_room) => (*no_room).into(),
+            Self::TooLarge { needed, cap } => Refusal::over(Reason::Cap, *cap, *needed),
+        }
+    }
 }
 
 impl fmt::Display for DecodeError {
@@ -154,6 +174,7 @@ impl fmt::Display for DecodeError {
         match self {
             Self::Mismatch(text) => f.write_str(text),
             Self::NoRoom(no_room) => no_room.fmt(f),
+            Self::TooLarge { .. } => self.refusal().fmt(f),
         }
     }
 }
@@ -165,6 +186,7 @@ impl From<DecodeError> for RpcError {
         match error {
             DecodeError::Mismatch(text) => Self::invalid_params(text),
             DecodeError::NoRoom(no_room) => Self::no_room(&no_room.into()),
+            DecodeError::TooLarge { .. } => Self::refused(INVALID_REQUEST, &error.refusal()),
         }
     }
 }

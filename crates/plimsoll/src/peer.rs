@@ -2,8 +2,8 @@
 //!
 //! A [`Peer`] calls and notifies; it is cloned freely. The work is done by the [`Connection`] that is made beside it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use plimsoll_core::{
@@ -109,6 +109,7 @@ impl PeerBuilder {
             live: Live::default(),
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
+            lost: OnceLock::new(),
             draining_is_over: AtomicBool::new(false),
             rules: self.rules,
             limits: self.limits,
@@ -135,6 +136,8 @@ pub(crate) struct Shared {
     pub(crate) live: Live,
     pub(crate) closing: CancellationToken,
     pub(crate) closed: CancellationToken,
+    // A notification was lost that must not be.
+    pub(crate) lost: OnceLock<Refusal>,
     // Handlers that end without an answer now were aborted.
     pub(crate) draining_is_over: AtomicBool,
 }
@@ -298,9 +301,15 @@ impl Peer {
         &self.shared.outgoing
     }
 
+    /// A notification could not be decoded: it is counted, or ends the connection where none may be lost.
     pub(crate) fn dropped_notification(&self, error: &DecodeError) {
-        self.shared.live.notifications_dropped.add(1);
-        tracing::warn!("a notification was dropped: {error}");
+        if self.shared.rules.notifications_are_vital {
+            let _ = self.shared.lost.set(error.refusal());
+            self.shared.closing.cancel();
+        }
+        if self.shared.live.notifications_dropped.add(1) == 0 {
+            tracing::warn!("a notification was dropped, and the like will only be counted: {error}");
+        }
     }
 
     /// What a request is answered whose handler ended without an answer.

@@ -303,3 +303,21 @@ fn a_child_that_outlives_its_runtime_is_killed_when_it_is_dropped() {
     drop(child);
     assert!(!exists(pid));
 }
+
+/// A program that left its group for ours and does not end when it is told to.
+const DESERTER: &str = r#"exec perl -e '$SIG{TERM} = "IGNORE"; setpgrp(0, getpgrp(getppid())); $| = 1;
+    print "{\"jsonrpc\":\"2.0\",\"method\":\"tell\",\"params\":[$$]}\n"; sleep 1000'"#;
+
+#[tokio::test]
+async fn a_program_that_left_its_group_ends_all_the_same() {
+    let Running { child, mut told, .. } = start(DESERTER, Limits::default());
+    let pid = pid_of(&soon(told.recv()).await.unwrap());
+    let status = soon(child.shutdown(GRACE)).await.unwrap();
+    assert_eq!(status.signal(), Some(9));
+    assert!(!exists(pid));
+
+    let Running { child, mut told, .. } = start(DESERTER, Limits::default());
+    let pid = pid_of(&soon(told.recv()).await.unwrap());
+    drop(child);
+    assert!(!exists(pid), "a drop kills at once");
+}

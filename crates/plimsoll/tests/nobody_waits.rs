@@ -411,6 +411,51 @@ async fn a_refused_notification_is_counted_or_closes_when_it_must_not_be_lost() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_notification_that_cannot_be_decoded_is_counted_or_where_it_must_not_be_lost_ends_the_connection() {
+    let router = || Router::new().notification("n", |_context, _number: u64| async {});
+    let bad = r#"{"jsonrpc":"2.0","method":"n","params":"no number"}"#;
+
+    let Served { mut wire, peer, .. } = serve(standard().router(router()));
+    for _ in 0..3 {
+        wire.send(bad).await;
+    }
+    settle().await;
+    assert!(wire.is_quiet().await && peer.is_open());
+    assert_eq!(peer.counters().notifications_dropped, 3);
+
+    let Served { mut wire, running, .. } = serve(standard().router(router()).notifications_are_vital());
+    wire.send(bad).await;
+    assert!(
+        matches!(running.await.unwrap(), CloseReason::NotificationLost(refusal) if refusal.reason == Reason::InvalidParams)
+    );
+
+    let Served { mut wire, peer, .. } = serve(standard().router(router()).notifications_are_vital());
+    wire.send(r#"{"jsonrpc":"2.0","method":"n","params":7}"#).await;
+    settle().await;
+    assert!(peer.is_open(), "the control fits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_needs_more_room_than_its_connection_may_ever_hold_is_refused_for_good() {
+    let router = || Router::new().request("m", |_context, numbers: Vec<u8>| async move { Ok(numbers.len()) });
+    let request = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"m","params":[{}0]}}"#, "0,".repeat(39_999));
+    for (cap, right) in [(600_000, "cap"), (8_000_000, "delivered")] {
+        let limits = Limits::default().with_cap(Bound::at_most(cap));
+        let Served { mut wire, .. } = serve(with(limits).router(router()));
+        wire.send(&request).await;
+        let reply = wire.next().await.unwrap();
+        assert_eq!(reply["id"], 7);
+        if right == "cap" {
+            let data = &reply["error"]["data"];
+            assert_eq!((&data["reason"], &data["retryable"]), (&json!("cap"), &json!(false)), "{reply}");
+            assert_eq!(data["limit"], cap);
+        } else {
+            assert_eq!(reply["result"], 40_000, "{reply}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_response_that_nobody_asked_for_is_counted_and_never_answered() {
     let Served { mut wire, peer, .. } = serve(standard());
     for message in [
