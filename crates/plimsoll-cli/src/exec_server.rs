@@ -5,6 +5,7 @@
 
 use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use plimsoll::CloseReason;
@@ -12,7 +13,7 @@ use plimsoll_exec::{ExecServer, Limits};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Failure, note};
-use crate::limit_flags::LimitFlags;
+use crate::limit_flags::{self, LimitFlags};
 
 /// Run processes for a client.
 ///
@@ -48,7 +49,11 @@ enum Listen {
 pub(crate) fn run(arguments: &ExecServerArguments) -> Result<ExitCode, Failure> {
     let mut limits = Limits::exec();
     arguments.limits.apply(&mut limits).map_err(|error| Failure::ours(error.to_string()))?;
-    limits.clamp().iter().for_each(note);
+    limit_flags::suffice_for_processes(&limits)?;
+    let lowered = limits.clamp();
+    if !arguments.quiet {
+        lowered.iter().for_each(note);
+    }
     let Listen::Stdio = arguments.listen;
     if !arguments.quiet {
         note(format_args!("exec-server on stdio, limits: {limits}"));
@@ -59,6 +64,8 @@ pub(crate) fn run(arguments: &ExecServerArguments) -> Result<ExitCode, Failure> 
         .build()
         .map_err(|error| Failure::ours(format!("cannot start: {error}")))?;
     let reason = runtime.block_on(serve(limits)).map_err(|error| Failure::ours(format!("cannot start: {error}")))?;
+    // Every process has ended. A start that hangs in the system is not waited for.
+    runtime.shutdown_timeout(Duration::from_secs(1));
     match reason {
         CloseReason::Closed | CloseReason::EndOfInput => Ok(ExitCode::SUCCESS),
         // The client closed its end of the pipe.

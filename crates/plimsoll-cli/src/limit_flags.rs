@@ -6,6 +6,8 @@
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use plimsoll_core::{KIB, LimitError, Limits, MIB};
 
+use crate::failure::Failure;
+
 /// The limits that were given on the command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LimitFlags {
@@ -25,9 +27,35 @@ impl LimitFlags {
 }
 
 impl LimitFlags {
+    /// Whether this limit was given.
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        self.given.iter().any(|(given, _)| *given == name)
+    }
+
     /// The same flags, for another command of this program.
     pub(crate) fn as_arguments(&self) -> impl Iterator<Item = String> {
         self.given.iter().flat_map(|(name, value)| [format!("--{}", flag(name)), value.clone()])
+    }
+}
+
+/// Refuses limits within which no output of a process could be carried, so that it does not wait for ever.
+///
+/// # Errors
+///
+/// The limit, its value, and the least that it must be.
+pub(crate) fn suffice_for_processes(limits: &Limits) -> Result<(), Failure> {
+    let least = [
+        ("memory", limits.memory(), MIB),
+        ("cap", limits.cap(), MIB),
+        ("message_bytes", limits.message_bytes(), 64 * KIB),
+    ];
+    match least.into_iter().find(|(_, bound, least)| bound.ceiling() < *least) {
+        Some((name, bound, least)) => Err(Failure::ours(format!(
+            "{name} is {bound}, too little to carry what a process writes; --{} must be at least {}",
+            flag(name),
+            in_units(name, &least.to_string())
+        ))),
+        None => Ok(()),
     }
 }
 

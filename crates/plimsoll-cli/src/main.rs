@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `run.rs` | `plimsoll run` |
+//! | `run.rs` | `plimsoll run`; `signals.rs` is what it listens to |
 //! | `exec_server.rs` | `plimsoll exec-server` |
 //! | `check.rs` | `plimsoll check`; `row.rs` and `summary.rs` are what it prints |
 //! | `limit_flags.rs` | one flag a limit, for every command that takes limits |
@@ -17,6 +17,7 @@ mod limit_flags;
 mod progress;
 mod row;
 mod run;
+mod signals;
 mod summary;
 mod usage;
 
@@ -45,7 +46,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_max_level(tracing::Level::WARN).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_max_level(tracing::Level::WARN)
+        // A log that cannot be written must not end the program.
+        .log_internal_errors(false)
+        .init();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return usage::tell(&error),

@@ -9,11 +9,18 @@
 //! | 125 | Plimsoll failed |
 //! | 126, 127 | the command may not be run, or is not there |
 //! | 141 | our stdout was closed by its reader, so the command was ended: 128 + SIGPIPE |
+//!
+//! What the command is asked (interrupt, terminate) is asked beside everything else: the answer comes behind what the
+//! command wrote, so who waited for it and showed nothing would wait for ever.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use plimsoll::stdio::{BlockingReader, BlockingWriter};
@@ -24,10 +31,11 @@ use plimsoll_exec::{
     StartError,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
 
 use crate::failure::{Failure, note};
-use crate::limit_flags::LimitFlags;
+use crate::limit_flags::{self, LimitFlags, flag};
+use crate::signals::{Signals, Told};
 
 /// Run a command through an embedded exec-server.
 ///
@@ -78,16 +86,20 @@ pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
 async fn run_command(arguments: RunArguments) -> Result<u8, Failure> {
     let mut limits = Limits::exec();
     arguments.limits.apply(&mut limits).map_err(|error| Failure::ours(error.to_string()))?;
+    limit_flags::suffice_for_processes(&limits)?;
+    // The command's stderr is not the place to say what was lowered.
+    let _ = limits.clamp();
     let mut signals = Signals::new().map_err(|error| Failure::ours(format!("cannot start: {error}")))?;
     let options = options(&arguments)?;
     let server = server_command(&arguments)?;
+    let program = server.as_std().get_program().display().to_string();
     let (mut child, reader, writer) = ChildProcess::spawn(server, ChildStderrTo::Tail)
-        .map_err(|error| Failure::ours(format!("cannot start the exec-server: {error}")))?;
+        .map_err(|error| Failure::ours(format!("cannot start the exec-server {program}: {error}")))?;
     let grace = limits.grace();
     let (client, work) = ExecClient::connect(limits, reader, writer);
     let work = tokio::spawn(work);
 
-    let outcome = converse(&client, options, &mut signals).await;
+    let outcome = converse(&client, options, &mut signals, grace).await;
     client.peer().close();
     let ended = work.await.unwrap_or(CloseReason::Closed);
     match outcome {
@@ -100,31 +112,50 @@ async fn run_command(arguments: RunArguments) -> Result<u8, Failure> {
             Err(failure)
         }
         Err(Broken::Connection(what)) => {
-            // A server that died is asked why; one that lives is ended.
-            let status = match tokio::time::timeout(DYING, child.wait()).await {
-                Ok(Ok(status)) => format!("; the exec-server ended with {status}"),
-                _ => String::new(),
-            };
-            let said = child.stderr_tail();
-            let said = match said.lines().rfind(|line| !line.trim().is_empty()) {
-                Some(line) => format!(", its last words: {line}"),
-                None => String::new(),
-            };
+            let mut sentence = if what.is_empty() { ended.to_string() } else { what };
+            let nonsense = client.peer().counters().refused;
+            if nonsense > 0 {
+                sentence += &format!("; {nonsense} of the exec-server's lines were no messages or over a limit");
+            }
+            sentence += &last_words(&mut child).await;
             let _ = child.shutdown(Deadline::After(DYING)).await;
-            let why = if what.is_empty() { ended.to_string() } else { what };
-            Err(Failure::ours(format!("{why}{status}{said}")))
+            Err(Failure::ours(sentence))
         }
     }
 }
 
 /// How long a server that broke the connection has to be gone.
-const DYING: std::time::Duration = std::time::Duration::from_millis(500);
+const DYING: Duration = Duration::from_millis(500);
+
+/// How a server that died ended, and what it said last; nothing of one that lives.
+async fn last_words(child: &mut ChildProcess) -> String {
+    let Ok(Ok(status)) = tokio::time::timeout(DYING, child.wait()).await else { return String::new() };
+    // What it wrote before it died may still be on its way: it has come when nothing more comes.
+    let mut said = child.stderr_tail();
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let now = child.stderr_tail();
+        if now == said {
+            break;
+        }
+        said = now;
+    }
+    match said.lines().rfind(|line| !line.trim().is_empty()) {
+        Some(line) => format!("; the exec-server ended with {status}, its last words: {line}"),
+        None => format!("; the exec-server ended with {status}"),
+    }
+}
 
 /// What the command is started with.
 fn options(arguments: &RunArguments) -> Result<ProcessOptions, Failure> {
-    let here = std::env::current_dir()
-        .map_err(|error| Failure::ours(format!("the current directory cannot be used: {error}")))?;
-    let cwd = arguments.cwd.as_ref().map_or_else(|| here.clone(), |cwd| here.join(cwd));
+    let cwd = match &arguments.cwd {
+        Some(cwd) if cwd.is_absolute() => cwd.clone(),
+        relative => {
+            let here = std::env::current_dir()
+                .map_err(|error| Failure::ours(format!("the current directory cannot be used: {error}")))?;
+            relative.as_ref().map_or_else(|| here.clone(), |cwd| here.join(cwd))
+        }
+    };
     // Resolved as the system does, so that `..` behind a link is where it leads.
     let cwd = cwd
         .canonicalize()
@@ -146,6 +177,10 @@ fn options(arguments: &RunArguments) -> Result<ProcessOptions, Failure> {
     })
 }
 
+/// What the embedded server's limits are unless they are given. Who reads the command's output may stop for as long as it
+/// likes, as `less` does; and what waits for it need not be much.
+const EMBEDDED: [(&str, &str); 2] = [("stall_deadline", "off"), ("outgoing_bytes", "1MiB")];
+
 fn server_command(arguments: &RunArguments) -> Result<tokio::process::Command, Failure> {
     let (program, embedded) = match &arguments.server {
         Some(program) => (program.clone(), false),
@@ -158,6 +193,11 @@ fn server_command(arguments: &RunArguments) -> Result<tokio::process::Command, F
     command.args(["exec-server", "--listen", "stdio"]);
     if embedded {
         command.arg("--quiet").args(arguments.limits.as_arguments());
+        for (name, value) in EMBEDDED {
+            if !arguments.limits.is_given(name) {
+                command.arg(format!("--{}", flag(name))).arg(value);
+            }
+        }
     }
     Ok(command)
 }
@@ -176,7 +216,12 @@ impl From<CallError> for Broken {
 }
 
 /// Opens the session, starts the command and carries everything until it is closed.
-async fn converse(client: &ExecClient, options: ProcessOptions, signals: &mut Signals) -> Result<u8, Broken> {
+async fn converse(
+    client: &ExecClient,
+    options: ProcessOptions,
+    signals: &mut Signals,
+    grace: Deadline,
+) -> Result<u8, Broken> {
     let starting = async {
         client.initialize(concat!("plimsoll-run/", env!("CARGO_PKG_VERSION"))).await?;
         client.start(options).await.map_err(|error| match error {
@@ -197,32 +242,99 @@ async fn converse(client: &ExecClient, options: ProcessOptions, signals: &mut Si
         signal = signals.next() => return Ok(128 + signal.number()),
     };
 
-    let mut feeding = std::pin::pin!(feed(&process));
+    let process = Arc::new(process);
+    let shown_events = Cell::new(0);
+    let mut feeding = pin!(feed(&process));
     let mut fed = false;
-    let mut showing = std::pin::pin!(show(&mut events, &process));
+    let mut showing = pin!(show(&mut events, &process, &shown_events));
     let mut interrupts = 0;
+    let mut told_to_end: Option<Told> = None;
+    let mut patience = Patience::default();
     loop {
         tokio::select! {
             shown = &mut showing => return shown,
             result = &mut feeding, if !fed => {
                 fed = true;
-                if let Err(error) = result {
-                    // The command may not need its input; if the connection broke, its output ends too.
-                    note(format_args!("stdin is not passed on any more: {error}"));
+                match result {
+                    // Then the output ends too, and that is told.
+                    Ok(()) | Err(CallError::Closed(_)) => {}
+                    // The command may not need its input.
+                    Err(error) => note(format_args!("stdin is not passed on any more: {error}")),
                 }
             }
             signal = signals.next() => {
                 interrupts += u32::from(signal == Told::Interrupt);
                 // Who presses Ctrl-C a third time wants it gone.
-                let asked = if signal == Told::Interrupt && interrupts < 3 {
-                    process.interrupt().await
+                if signal == Told::Interrupt && interrupts < 3 {
+                    ask(&process, Ask::Interrupt);
                 } else {
-                    process.terminate().await.map(|_| ())
-                };
-                asked?;
+                    ask(&process, Ask::Terminate);
+                    told_to_end.get_or_insert(signal);
+                    patience.begin(grace, shown_events.get());
+                }
+            }
+            () = patience.is_over() => {
+                // The command is gone by now; nobody takes what it wrote.
+                if let (false, Some(signal)) = (patience.goes_on(grace, shown_events.get()), told_to_end) {
+                    return Ok(128 + signal.number());
+                }
             }
         }
     }
+}
+
+/// How long is waited for a command that was told to end: as long as something of it is shown in time.
+#[derive(Debug, Default)]
+struct Patience {
+    // The end, and what was shown when it was set.
+    until: Option<(Instant, u64)>,
+}
+
+impl Patience {
+    fn begin(&mut self, grace: Deadline, shown: u64) {
+        if self.until.is_none() {
+            self.until = Self::from_now(grace, shown);
+        }
+    }
+
+    fn from_now(grace: Deadline, shown: u64) -> Option<(Instant, u64)> {
+        /// For the ways there and back.
+        const MORE: Duration = Duration::from_secs(1);
+        // The command has its grace, and so has what holds its pipes.
+        let span = grace.span()?.saturating_mul(2).saturating_add(MORE);
+        Some((Instant::now().checked_add(span)?, shown))
+    }
+
+    async fn is_over(&self) {
+        match self.until {
+            Some((until, _)) => tokio::time::sleep_until(until).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Once it is over: whether something was shown meanwhile, so that it begins again.
+    fn goes_on(&mut self, grace: Deadline, shown: u64) -> bool {
+        let has_moved = self.until.is_some_and(|(_, before)| before != shown);
+        self.until = Self::from_now(grace, shown);
+        has_moved
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Ask {
+    Interrupt,
+    Terminate,
+}
+
+/// Asks the command without waiting. When the call fails the connection has ended, and with it the command's output.
+fn ask(process: &Arc<RemoteProcess>, what: Ask) {
+    let process = process.clone();
+    tokio::spawn(async move {
+        let _ = match what {
+            Ask::Interrupt => process.interrupt().await,
+            Ask::Terminate => process.terminate().await.map(|_| ()),
+        };
+    });
 }
 
 /// Passes stdin on, to its end or until the command takes no more.
@@ -241,7 +353,7 @@ async fn feed(process: &RemoteProcess) -> Result<(), CallError> {
     }
 }
 
-/// Bytes of stdin sent in one message.
+/// Bytes of stdin sent in one message, at most.
 const FEED_BYTES: usize = 32 * 1024;
 
 /// Reads what is there, at least one byte; 0 at the end and when reading fails.
@@ -256,12 +368,13 @@ async fn read(stdin: &mut BlockingReader, buffer: &mut [u8]) -> usize {
 }
 
 /// Shows what the command says until it is closed; its exit code.
-async fn show(events: &mut ProcessEvents, process: &RemoteProcess) -> Result<u8, Broken> {
+async fn show(events: &mut ProcessEvents, process: &Arc<RemoteProcess>, shown: &Cell<u64>) -> Result<u8, Broken> {
     let open = |writer: io::Result<BlockingWriter>| {
         writer.map_err(|error| Broken::Told(Failure::ours(format!("cannot write: {error}"))))
     };
     let (mut stdout, mut stderr) = (open(plimsoll::stdio::stdout())?, open(plimsoll::stdio::stderr())?);
     let mut code = None;
+    let mut closed = false;
     // What to end with when our own output cannot be written.
     let mut unwritable: Option<Result<u8, Failure>> = None;
     while let Some(event) = events.next().await {
@@ -277,6 +390,7 @@ async fn show(events: &mut ProcessEvents, process: &RemoteProcess) -> Result<u8,
                 Ok(())
             }
             ProcessEvent::Closed => {
+                closed = true;
                 let flushed = stdout.flush().await;
                 let _ = stderr.flush().await;
                 if let (Err(error), None) = (flushed, &unwritable) {
@@ -292,12 +406,14 @@ async fn show(events: &mut ProcessEvents, process: &RemoteProcess) -> Result<u8,
         };
         if let Err(error) = written {
             unwritable = Some(cannot_write(&error));
-            process.terminate().await?;
+            ask(process, Ask::Terminate);
         }
+        shown.set(shown.get() + 1);
     }
     match (unwritable, code) {
         (Some(ending), _) => ending.map_err(Broken::Told),
-        (None, Some(code)) => Ok(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+        (None, Some(code)) => Ok(u8::try_from(code).unwrap_or(u8::MAX)),
+        (None, None) if closed => Err(Broken::Told(Failure::ours("the exec-server did not say how the command ended"))),
         (None, None) => Err(Broken::Connection(String::new())),
     }
 }
@@ -308,47 +424,5 @@ fn cannot_write(error: &io::Error) -> Result<u8, Failure> {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Ok(128 + PIPE),
         _ => Err(Failure::ours(format!("cannot write to stdout: {error}"))),
-    }
-}
-
-/// What this process may be told while the command runs.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    Hangup,
-    Interrupt,
-    Terminate,
-}
-
-impl Told {
-    fn number(self) -> u8 {
-        match self {
-            Self::Hangup => 1,
-            Self::Interrupt => 2,
-            Self::Terminate => 15,
-        }
-    }
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) -> Told {
-        tokio::select! {
-            _ = self.interrupt.recv() => Told::Interrupt,
-            _ = self.terminate.recv() => Told::Terminate,
-            _ = self.hangup.recv() => Told::Hangup,
-        }
     }
 }

@@ -77,6 +77,7 @@ fn each_line_gets_its_verdict_kind_id_method_and_reason() {
         ("true story", "noise", "", "", "", "notAnObject"),
         (r#""quoted" text"#, "noise", "", "", "", "notAnObject"),
         (r#"{"level":"info"}"#, "noise", "", "", "", "notJsonRpc"),
+        ("[INFO] ready", "noise", "", "", "", "notAnObject"),
         (r#"[{"jsonrpc":"2.0","id":1,"method":"m"}]"#, "refused", "", "", "", "batch"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"m""#, "refused", "request", "1", "", "invalidJson"),
         (r#"{"id":1,"method":"m"}"#, "refused", "request", "1", "", "jsonrpcVersion"),
@@ -122,9 +123,9 @@ fn each_line_gets_its_verdict_kind_id_method_and_reason() {
         assert!(printed.contains(&format!(",\"id\":{id},\"method\":")), "{line} became {printed}");
     }
     let summary = text(&output.stderr);
-    assert!(summary.starts_with("25 messages, "), "{summary}");
-    assert!(summary.contains(": 10 ok, 5 noise, 10 refused\n"), "{summary}");
-    assert!(summary.contains("refused as invalidId: 2, the first at line 18\n"), "{summary}");
+    assert!(summary.starts_with("26 messages, "), "{summary}");
+    assert!(summary.contains(": 10 ok, 6 noise, 10 refused\n"), "{summary}");
+    assert!(summary.contains("refused as invalidId: 2, the first at line 19\n"), "{summary}");
 }
 
 #[test]
@@ -349,7 +350,7 @@ fn a_bad_command_line_is_one_line_and_125() {
         assert!(line.contains(said), "{arguments:?}: {line}");
     }
     let line = fails_in_one_line(&mut Command::new(env!("CARGO_BIN_EXE_plimsoll")));
-    assert!(line.contains("subcommands: check"), "{line}");
+    assert!(line.contains("subcommands: run, exec-server, check"), "{line}");
     fails_in_one_line(Command::new(env!("CARGO_BIN_EXE_plimsoll")).arg("no-such-command"));
 }
 

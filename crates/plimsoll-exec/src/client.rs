@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use plimsoll::{
     Budget, CallError, Charge, CloseReason, Deadline, Dialect, INTERNAL_ERROR, Limits, OVERLOADED, Peer, PeerBuilder,
-    Router,
+    Router, RpcError,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -22,8 +23,8 @@ use crate::wire::{
     TerminateParams, TerminateResult, WriteParams, WriteResult, WriteStatus,
 };
 
-/// How long a server has to answer `initialize`.
-const INITIALIZE: Deadline = Deadline::seconds(30);
+/// How long a server has to answer `initialize`, at most.
+const INITIALIZE: Duration = Duration::from_secs(30);
 /// Events of one process that wait to be read; the next holds the connection back.
 const EVENTS: usize = 16;
 
@@ -122,11 +123,11 @@ impl ExecClient {
             .router(router(&sinks))
             .connect(reader, writer);
         let client = Self { peer, sinks: sinks.clone(), next: Arc::new(AtomicU64::new(1)) };
+        // However the work ends, who waits for events hears that there will be none.
+        let silence = Silence(sinks);
         let work = async move {
-            let reason = connection.run().await;
-            // Who waits for events hears that there will be none.
-            lock(&sinks).clear();
-            reason
+            let _silence = silence;
+            connection.run().await
         };
         (client, work)
     }
@@ -135,15 +136,18 @@ impl ExecClient {
     ///
     /// # Errors
     ///
-    /// The server refuses, does not answer within 30 s, or is no exec-server.
+    /// The server refuses, does not answer within 30 s or within `call_deadline` if that is shorter, or is no
+    /// exec-server.
     pub async fn initialize(&self, client_name: &str) -> Result<EnvironmentInfo, CallError> {
         let params = InitializeParams { client_name: client_name.into(), resume_session_id: None, plimsoll: None };
+        let span = self.peer.limits().call_deadline().span();
+        let deadline = Deadline::After(span.map_or(INITIALIZE, |span| span.min(INITIALIZE)));
         let InitializeResult { environment_info, .. } =
-            self.peer.call_within(INITIALIZE, wire::INITIALIZE, &params).await?;
+            self.peer.call_within(deadline, wire::INITIALIZE, &params).await?;
         self.peer.notify(wire::INITIALIZED, &Empty {}).await?;
         match environment_info {
             Some(info) => Ok(info),
-            None => self.peer.call_within(INITIALIZE, wire::ENVIRONMENT_INFO, &Empty {}).await,
+            None => self.peer.call_within(deadline, wire::ENVIRONMENT_INFO, &Empty {}).await,
         }
     }
 
@@ -157,6 +161,7 @@ impl ExecClient {
         let (events, receiver) = mpsc::channel(EVENTS);
         // Output may come right behind the answer.
         lock(&self.sinks).insert(process_id.clone(), Sink { events, next: 1 });
+        let mut sink = Registered { sinks: &self.sinks, process_id: Some(process_id.clone()) };
         let params = StartParams {
             process_id: process_id.clone(),
             argv: options.argv,
@@ -169,25 +174,43 @@ impl ExecClient {
             sandbox: None,
             enforce_managed_network: false,
         };
-        if !self.peer.is_open() {
-            lock(&self.sinks).clear();
-        }
-        match self.peer.call::<StartResult>(wire::PROCESS_START, &params).await {
-            Ok(_) => {
-                let process = RemoteProcess { peer: self.peer.clone(), id: process_id, writes: AtomicU64::new(1) };
-                Ok((process, ProcessEvents { receiver }))
-            }
-            Err(error) => {
-                lock(&self.sinks).remove(&process_id);
-                Err(start_error(error))
-            }
-        }
+        self.peer.call::<StartResult>(wire::PROCESS_START, &params).await.map_err(start_error)?;
+        sink.process_id = None;
+        let process = RemoteProcess { peer: self.peer.clone(), id: process_id, writes: AtomicU64::new(1) };
+        Ok((process, ProcessEvents { receiver }))
     }
 
     /// The peer below.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
+}
+
+struct Silence(Sinks);
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        lock(&self.0).clear();
+    }
+}
+
+/// A place for a process's notifications, given up again unless the process runs.
+struct Registered<'a> {
+    sinks: &'a Sinks,
+    process_id: Option<String>,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        if let Some(process_id) = &self.process_id {
+            lock(self.sinks).remove(process_id);
+        }
+    }
+}
+
+/// Whether the server says that trying again can help; one that says nothing about it is taken to.
+fn is_retryable(error: &RpcError) -> bool {
+    error.data.as_ref().and_then(|data| data.get("retryable")).and_then(|retryable| retryable.as_bool()) != Some(false)
 }
 
 fn start_error(error: CallError) -> StartError {
@@ -202,6 +225,9 @@ fn start_error(error: CallError) -> StartError {
 }
 
 /// A process on the other machine.
+///
+/// Answers come in line with what the process writes. Who waits for one must also read the [`ProcessEvents`], or both
+/// wait for ever once everything on the way is full: call from another task than the one that reads them.
 #[derive(Debug)]
 pub struct RemoteProcess {
     peer: Peer,
@@ -222,11 +248,11 @@ impl RemoteProcess {
         loop {
             match self.peer.call::<WriteResult>(wire::PROCESS_WRITE, &params).await {
                 Ok(WriteResult { status: WriteStatus::Starting }) => {
-                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                    tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 Ok(result) => return Ok(result.status),
-                Err(CallError::Rpc(error)) if error.code == OVERLOADED => {
-                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                Err(CallError::Rpc(error)) if error.code == OVERLOADED && is_retryable(&error) => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 Err(error) => return Err(error),
             }
@@ -317,7 +343,7 @@ async fn charge(budget: &Budget, bytes: usize) -> Option<Charge> {
         match budget.try_charge(bytes as u64) {
             Ok(charge) => return Some(charge),
             Err(no_room) if no_room.asked > no_room.limit => return None,
-            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
 }

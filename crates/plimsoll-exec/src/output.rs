@@ -5,19 +5,16 @@
 //!
 //! When the process has ended, what it wrote is still in the pipe, and the pipe stays open as long as anything it
 //! started holds it. So reading goes on to the end of the pipe, or for `grace`; what was in the pipe at the end of the
-//! process is delivered in any case, for a pipe holds no more than its capacity. What others write after that is read,
-//! counted and discarded, so that they are not stopped by it.
+//! process is counted then and delivered in any case. What others write after that is read, counted and discarded, so
+//! that they are not stopped by it.
 
-use std::future::poll_fn;
 use std::os::fd::AsFd;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use plimsoll::{CallError, Peer};
 use serde::Serialize;
-use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
@@ -119,31 +116,27 @@ impl Output {
         P: AsyncRead + AsFd + Unpin,
     {
         let mut buffer = vec![0; CHUNK_BYTES];
-        let capacity = rustix::pipe::fcntl_getpipe_size(&pipe).unwrap_or(1024 * 1024);
-        // Bytes read since the process had ended: the pipe held at most `capacity` of its own then.
-        let mut since = 0;
+        // What the pipe held of the process's own when that had ended, as far as it is not read yet.
+        let mut owed: Option<u64> = None;
         let rest = loop {
-            let over = ended.borrow().is_some_and(|ended| grace.is_some_and(|grace| ended.elapsed() >= grace));
-            let read = if over {
-                if since >= capacity {
-                    break Some(pipe);
-                }
-                match read_now(&mut pipe, &mut buffer).await {
-                    Some(read) => read,
-                    None => break Some(pipe),
-                }
-            } else {
-                tokio::select! {
+            let ended_at = *ended.borrow();
+            if ended_at.is_some() && owed.is_none() {
+                owed = Some(rustix::io::ioctl_fionread(&pipe).unwrap_or(0));
+            }
+            let over = ended_at.is_some_and(|ended| grace.is_some_and(|grace| ended.elapsed() >= grace));
+            let read = match owed {
+                Some(0) if over => break Some(pipe),
+                // It is there, so this does not wait.
+                Some(owed) if over => pipe.read(&mut buffer[..CHUNK_BYTES.min(owed as usize)]).await,
+                _ => tokio::select! {
                     biased;
                     read = pipe.read(&mut buffer) => read,
-                    () = until_over(&mut ended, grace) => continue,
-                }
+                    () = ended_or_over(&mut ended, owed.is_some(), grace) => continue,
+                },
             };
             match read {
                 Ok(read @ 1..) => {
-                    if ended.borrow().is_some() {
-                        since += read;
-                    }
+                    owed = owed.map(|owed| owed.saturating_sub(read as u64));
                     if self.chunk(stream, &buffer[..read]).await.is_err() {
                         break None;
                     }
@@ -156,28 +149,19 @@ impl Output {
     }
 }
 
-/// Waits until the process has ended and its grace is over.
-async fn until_over(ended: &mut watch::Receiver<Option<Instant>>, grace: Option<Duration>) {
+/// Waits until the process has ended or, when that is known, until its grace is over.
+async fn ended_or_over(ended: &mut watch::Receiver<Option<Instant>>, is_known: bool, grace: Option<Duration>) {
     let at = match ended.wait_for(Option::is_some).await {
         Ok(ended) => *ended,
         Err(_) => None,
     };
-    match (at, grace) {
-        (Some(at), Some(grace)) => tokio::time::sleep_until(at + grace).await,
-        _ => std::future::pending().await,
+    if at.is_some() && !is_known {
+        return;
     }
-}
-
-/// What can be read without waiting; `None` when that is nothing.
-async fn read_now(pipe: &mut (impl AsyncRead + Unpin), buffer: &mut [u8]) -> Option<std::io::Result<usize>> {
-    poll_fn(|cx| {
-        let mut buffer = ReadBuf::new(buffer);
-        Poll::Ready(match Pin::new(&mut *pipe).poll_read(cx, &mut buffer) {
-            Poll::Ready(result) => Some(result.map(|()| buffer.filled().len())),
-            Poll::Pending => None,
-        })
-    })
-    .await
+    match at.and_then(|at| at.checked_add(grace?)) {
+        Some(over) => tokio::time::sleep_until(over).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Reads what others write into a pipe after its process was closed, and counts it.

@@ -3,11 +3,13 @@
 //! One task supervises it: it carries output, notices the end, ends it when that is asked for (TERM, `grace`, KILL, the
 //! whole group), and reaps it last of all.
 
+use std::pin::pin;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use plimsoll::{Charge, Limits, Peer};
+use plimsoll::{Budget, Charge, Limits, Peer};
 use rustix::process::Signal;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
@@ -31,34 +33,41 @@ pub(crate) struct Process {
     pub(crate) terminate: CancellationToken,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Life {
-    Starting,
+    /// What it was signalled meanwhile is delivered when it runs.
+    Starting {
+        signalled: Option<Signal>,
+    },
     Running(Group),
+    /// It has ended and is not reaped, so that others of its group can be reached.
+    Left(Group),
     Ended,
 }
 
 impl Process {
-    pub(crate) fn new(limits: &Limits, session_ends: &CancellationToken) -> Self {
-        Self { stdin: Stdin::new(limits), life: Mutex::new(Life::Starting), terminate: session_ends.child_token() }
+    pub(crate) fn new(limits: &Limits, budget: &Budget, session_ends: &CancellationToken) -> Self {
+        Self {
+            stdin: Stdin::new(limits, budget),
+            life: Mutex::new(Life::Starting { signalled: None }),
+            terminate: session_ends.child_token(),
+        }
     }
 
     /// Asks it to end; says whether it was running.
     pub(crate) fn terminate(&self) -> bool {
-        let running = self.is_alive();
+        let running = matches!(*self.life(), Life::Starting { .. } | Life::Running(_));
         self.terminate.cancel();
         running
     }
 
-    pub(crate) fn is_alive(&self) -> bool {
-        *self.life() != Life::Ended
-    }
-
-    /// Signals its group, if it runs.
+    /// Signals its group, as soon as it runs and as long as anything is left of it.
     pub(crate) fn signal(&self, signal: Signal) {
-        // The lock is held, so that it is not reaped between.
-        if let Life::Running(group) = *self.life() {
-            group.signal(signal);
+        let mut life = self.life();
+        match &mut *life {
+            Life::Starting { signalled } => *signalled = Some(signal),
+            Life::Running(group) | Life::Left(group) => group.signal(signal),
+            Life::Ended => {}
         }
     }
 
@@ -74,7 +83,11 @@ impl Process {
 
     /// It runs: from here on signals reach it.
     pub(crate) fn runs(&self, started: &Started) {
-        *self.life() = Life::Running(started.leader.group());
+        let group = started.leader.group();
+        let before = std::mem::replace(&mut *self.life(), Life::Running(group.clone()));
+        if let Life::Starting { signalled: Some(signal) } = before {
+            group.signal(signal);
+        }
     }
 }
 
@@ -116,22 +129,40 @@ impl Started {
         let grace = peer.limits().grace().span();
         let output = Output::new(process_id, peer, 2);
         let (ended, watch) = watch::channel(None);
-        let waiting = async {
-            let exit = end(&leader, &process, grace).await;
-            ended.send_replace(Some(Instant::now()));
-            process.stdin.end();
-            let _ = output.exited(exit).await;
+        let (rest_of_stdout, rest_of_stderr, (), ()) = {
+            let waiting = async {
+                // What waiting cannot tell, nobody can: the leader's drop kills and reaps it.
+                let exit = leader.ended().await.unwrap_or(Exit { code: 255, signal: None });
+                // The ends of its pipes came before; where they were not looked at yet they are now, so that it is known
+                // whether output may still follow.
+                tokio::task::yield_now().await;
+                *process.life() = Life::Left(leader.group().clone());
+                ended.send_replace(Some(Instant::now()));
+                process.stdin.end();
+                let _ = output.exited(exit).await;
+            };
+            let mut carrying = pin!(async {
+                tokio::join!(
+                    output.pump(Stream::Stdout, stdout, watch.clone(), grace),
+                    output.pump(Stream::Stderr, stderr, watch, grace),
+                    waiting,
+                    process.stdin.serve(stdin),
+                )
+            });
+            let mut ending = pin!(async {
+                process.terminate.cancelled().await;
+                end(&leader, grace).await;
+            });
+            tokio::select! {
+                carried = &mut carrying => {
+                    if process.terminate.is_cancelled() {
+                        ending.await;
+                    }
+                    carried
+                }
+                () = &mut ending => carrying.await,
+            }
         };
-        let (rest_of_stdout, rest_of_stderr, (), ()) = tokio::join!(
-            output.pump(Stream::Stdout, stdout, watch.clone(), grace),
-            output.pump(Stream::Stderr, stderr, watch, grace),
-            waiting,
-            process.stdin.serve(stdin),
-        );
-        if process.terminate.is_cancelled() {
-            // What is left of the group had the same grace.
-            leader.group().signal(Signal::KILL);
-        }
         *process.life() = Life::Ended;
         leader.reap();
         closed();
@@ -159,29 +190,25 @@ impl Started {
     }
 }
 
-/// Waits until the process has ended, and ends it when that is asked for.
-async fn end(leader: &Leader, process: &Process, grace: Option<std::time::Duration>) -> Exit {
-    let ended = tokio::select! {
-        ended = leader.ended() => Some(ended),
-        () = process.terminate.cancelled() => None,
+/// Ends a process and what is left of its group: TERM, `grace` for all of them, KILL.
+async fn end(leader: &Leader, grace: Option<Duration>) {
+    /// How long what was killed has to be gone; only what the system holds up takes longer than moments.
+    const DYING: Duration = Duration::from_secs(1);
+    let group = leader.group();
+    let gone = async || {
+        let _ = leader.ended().await;
+        group.is_left().await;
     };
-    let ended = match ended {
-        Some(ended) => ended,
+    group.signal(Signal::TERM);
+    let in_time = match grace {
+        Some(grace) => tokio::time::timeout(grace, gone()).await.is_ok(),
         None => {
-            leader.group().signal(Signal::TERM);
-            let in_time = match grace {
-                Some(grace) => tokio::time::timeout(grace, leader.ended()).await.ok(),
-                None => Some(leader.ended().await),
-            };
-            match in_time {
-                Some(ended) => ended,
-                None => {
-                    leader.group().signal(Signal::KILL);
-                    leader.ended().await
-                }
-            }
+            gone().await;
+            true
         }
     };
-    // What waiting cannot tell, nobody can: the leader's drop kills and reaps it.
-    ended.unwrap_or(Exit { code: 255, signal: None })
+    if !in_time {
+        group.signal(Signal::KILL);
+        let _ = tokio::time::timeout(DYING, gone()).await;
+    }
 }

@@ -1,5 +1,7 @@
 //! The exec-server: serves sessions to clients over any byte stream.
 
+use std::sync::Arc;
+
 use plimsoll::{Bound, Budget, CloseReason, Dialect, Limits, PeerBuilder};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -67,6 +69,7 @@ impl ExecServer {
         W: AsyncWrite + Unpin,
     {
         let session = Session::new(&self.limits, &self.info);
+        let _killed = Killed(session.clone());
         let (peer, connection) = PeerBuilder::new(self.limits.clone())
             .dialect(Dialect::Bare)
             .budget(&self.budget)
@@ -90,5 +93,15 @@ impl ExecServer {
         };
         session.end().await;
         reason
+    }
+}
+
+/// However serving ends, no process of the session runs on: the tasks that supervise them hold the session, so it would
+/// not end by being dropped.
+struct Killed(Arc<Session>);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill();
     }
 }

@@ -7,7 +7,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -65,6 +67,8 @@ struct Processes {
     // How many are not closed yet.
     alive: u64,
     tasks: JoinSet<()>,
+    // The session was killed: what starts now is killed too.
+    killed: bool,
 }
 
 #[derive(Debug)]
@@ -182,14 +186,17 @@ impl Session {
         let session = self.clone();
         async move {
             let Call { peer, responder } = call;
-            let (process, charge) = match admitted {
+            let Admitted { process, running: charge, starting } = match admitted {
                 Ok(admitted) => admitted,
                 Err(error) => return responder.respond(Err::<(), _>(error)).await,
             };
             let process_id = params.process_id.clone();
-            match start_process(params) {
+            // It may take a while: a file system far away, a large environment. The runtime's own threads go on.
+            let started = tokio::task::spawn_blocking(move || start_process(params)).await;
+            let started = started.unwrap_or_else(|_| Err(RpcError::internal("starting the process failed")));
+            drop((params_charge, starting));
+            match started {
                 Ok(started) => {
-                    drop(params_charge);
                     process.runs(&started);
                     let result = StartResult { process_id: process_id.clone(), sandbox_type: None };
                     // The reply has its place before the first output.
@@ -206,7 +213,7 @@ impl Session {
     }
 
     /// Checks what can be checked before anything runs, and takes the process's place.
-    fn admit(&self, params: &StartParams, peer: &Peer) -> Result<(Arc<Process>, Charge), RpcError> {
+    fn admit(&self, params: &StartParams, peer: &Peer) -> Result<Admitted, RpcError> {
         let most = self.limits.id_bytes().ceiling();
         if params.process_id.len() as u64 > most {
             let refusal = Refusal::over(Reason::IdBytes, most, params.process_id.len() as u64);
@@ -233,22 +240,29 @@ impl Session {
         }
         let charge = |bytes| peer.budget().try_charge(bytes).map_err(|no_room| RpcError::no_room(&no_room.into()));
         let running = charge(PROCESS_BYTES)?;
+        let starting = charge(start_bytes(params))?;
         let remembered = charge(size_of::<Process>() as u64 + 4 * params.process_id.len() as u64 + 256)?;
-        let process = Arc::new(Process::new(&self.limits, &self.ends));
+        let process = Arc::new(Process::new(&self.limits, peer.budget(), &self.ends));
         let entry = Entry { process: process.clone(), _charge: remembered };
         processes.by_id.insert(params.process_id.clone(), entry);
         processes.alive += 1;
-        Ok((process, running))
+        Ok(Admitted { process, running, starting })
     }
 
     fn supervise(self: &Arc<Self>, process: Arc<Process>, id: String, started: Started, peer: Peer, charge: Charge) {
         let session = self.clone();
         let mut processes = lock(&self.processes);
+        if processes.killed {
+            // Dropped, it is killed and reaped.
+            return;
+        }
         while processes.tasks.try_join_next().is_some() {}
         processes.tasks.spawn(async move {
             let discarded = session.discarded.clone();
-            let closed = || session.closed(&id);
-            started.supervise(process, id.clone(), peer, discarded, charge, closed).await;
+            // However the supervisor ends, the process is closed, and who waits for its input is told.
+            let closing = Closing { session: &session, process: &process, process_id: &id };
+            let closed = || drop(closing);
+            started.supervise(process.clone(), id.clone(), peer, discarded, charge, closed).await;
         });
     }
 
@@ -337,6 +351,18 @@ impl Session {
         async move { call.responder.respond(Ok(TerminateResult { running })).await }
     }
 
+    /// Kills every process at once. They are reaped when the runtime drops their tasks.
+    pub(crate) fn kill(&self) {
+        let mut processes = lock(&self.processes);
+        processes.killed = true;
+        for entry in processes.by_id.values() {
+            entry.process.signal(UnixSignal::KILL);
+        }
+        let tasks = std::mem::take(&mut processes.tasks);
+        drop(processes);
+        drop(tasks);
+    }
+
     /// Ends every process (TERM, `grace`, KILL) and waits until all are reaped.
     pub(crate) async fn end(&self) {
         self.ends.cancel();
@@ -349,10 +375,25 @@ impl Session {
             tracing::warn!("processes did not end in time and were killed");
         }
         tasks.shutdown().await;
+        self.kill();
         let discarded = self.discarded.load(Ordering::Relaxed);
         if discarded > 0 {
             tracing::info!("{discarded} bytes were discarded that others wrote into the pipes of ended processes");
         }
+    }
+}
+
+/// Closes a process when it is dropped.
+struct Closing<'a> {
+    session: &'a Session,
+    process: &'a Process,
+    process_id: &'a str,
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.process.failed();
+        self.session.closed(self.process_id);
     }
 }
 
@@ -361,6 +402,26 @@ impl Session {
 struct Call {
     peer: Peer,
     responder: Responder,
+}
+
+/// A process that has its place.
+struct Admitted {
+    process: Arc<Process>,
+    running: Charge,
+    starting: Charge,
+}
+
+/// What starting a process takes beside its parameters: they are copied into the command, and from there once more into
+/// the form that the system wants.
+fn start_bytes(params: &StartParams) -> u64 {
+    // Each string has a place in both, and the table of variables is a tree.
+    const COPIES: u64 = 2;
+    const PLACE: u64 = 64;
+    let variable = |(name, value): (&String, &String)| name.len() + value.len() + 1;
+    let arguments = params.argv.iter().map(String::len);
+    let set = params.env_policy.iter().flat_map(|policy| policy.set.iter().map(variable));
+    let strings = arguments.chain(params.env.iter().map(variable)).chain(set);
+    strings.map(|bytes| COPIES * (bytes as u64 + PLACE)).sum()
 }
 
 impl Processes {
@@ -410,11 +471,20 @@ fn start_process(params: StartParams) -> Result<Started, RpcError> {
         command.arg0(arg0);
     }
     Started::new(command, params.pipe_stdin).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            spawn_error(SpawnFailure::SpawnNotFound, format!("there is no program {shown}"))
+        ErrorKind::NotFound if program.contains('/') && Path::new(program).exists() => {
+            let text = format!("{shown} names an interpreter that is not there");
+            spawn_error(SpawnFailure::SpawnNotFound, text)
         }
-        std::io::ErrorKind::PermissionDenied => {
+        ErrorKind::NotFound => spawn_error(SpawnFailure::SpawnNotFound, format!("there is no program {shown}")),
+        ErrorKind::PermissionDenied => {
             spawn_error(SpawnFailure::SpawnPermissionDenied, format!("{shown} may not be run: permission denied"))
+        }
+        ErrorKind::NotADirectory => {
+            let text = format!("{shown} may not be run: a part of the path is no directory");
+            spawn_error(SpawnFailure::SpawnPermissionDenied, text)
+        }
+        _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
+            spawn_error(SpawnFailure::SpawnPermissionDenied, format!("{shown} is no program that can be run"))
         }
         _ => spawn_error(SpawnFailure::SpawnFailed, format!("{shown} cannot be started: {error}")),
     })

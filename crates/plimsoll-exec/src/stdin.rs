@@ -7,11 +7,12 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plimsoll::{Charge, Limits, Reason, Refusal, Responder, RpcError};
+use plimsoll::{Budget, Charge, Limits, Reason, Refusal, Responder, RpcError};
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::wire::{Empty, WriteResult, WriteStatus};
 
@@ -31,7 +32,9 @@ pub(crate) struct Stdin {
     // One permit a byte, and `WRITE_BYTES` a write.
     room: Arc<Semaphore>,
     capacity: u32,
-    ids: Mutex<WriteIds>,
+    // `None` once the process has ended.
+    ids: Mutex<Option<WriteIds>>,
+    ended: CancellationToken,
     limits: Limits,
 }
 
@@ -39,14 +42,15 @@ pub(crate) struct Stdin {
 const WRITE_BYTES: usize = 64;
 
 impl Stdin {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &Limits, budget: &Budget) -> Self {
         let capacity = u32::try_from(limits.stdin_bytes().ceiling()).unwrap_or(u32::MAX / 2).min(u32::MAX / 2);
         Self {
             commands: Mutex::new(Some(VecDeque::new())),
             changed: Notify::new(),
             room: Arc::new(Semaphore::new(capacity as usize)),
             capacity,
-            ids: Mutex::new(WriteIds::new(limits.write_ids().ceiling())),
+            ids: Mutex::new(Some(WriteIds::new(limits.write_ids().ceiling(), budget))),
+            ended: CancellationToken::new(),
             limits: limits.clone(),
         }
     }
@@ -65,6 +69,8 @@ impl Stdin {
     /// The process has ended: nothing can be written any more, and what waits is told.
     pub(crate) fn end(&self) {
         let waiting = self.commands.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(self.ids.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.ended.cancel();
         self.room.close();
         self.changed.notify_one();
         for command in waiting.into_iter().flatten() {
@@ -126,14 +132,16 @@ impl Stdin {
         write_id: &str,
         since: Instant,
     ) -> Result<WriteStatus, RpcError> {
-        if self.ids.lock().unwrap_or_else(PoisonError::into_inner).contains(write_id) {
+        let seen = |ids: &WriteIds| ids.contains(write_id);
+        if self.ids.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(seen) {
             return Ok(WriteStatus::Accepted);
         }
         let Some(sender) = sender else { return Ok(WriteStatus::StdinClosed) };
         let permits = u32::try_from(bytes.len() + WRITE_BYTES).unwrap_or(u32::MAX).min(self.capacity);
         let room = self.room.clone().acquire_many_owned(permits);
-        let room = match self.limits.write_wait().span() {
-            Some(span) => match tokio::time::timeout_at(since + span, room).await {
+        let until = self.limits.write_wait().span().and_then(|span| Some((span, since.checked_add(span)?)));
+        let room = match until {
+            Some((span, until)) => match tokio::time::timeout_at(until, room).await {
                 Ok(room) => room,
                 Err(_) => {
                     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
@@ -146,7 +154,9 @@ impl Stdin {
         if sender.try_send(Piece { bytes, _room: room, _charge: charge }).is_err() {
             return Ok(WriteStatus::StdinClosed);
         }
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner).remember(write_id);
+        if let Some(ids) = self.ids.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            ids.remember(write_id);
+        }
         Ok(WriteStatus::Accepted)
     }
 
@@ -154,7 +164,7 @@ impl Stdin {
         while let Some(piece) = pieces.recv().await {
             let written = tokio::select! {
                 written = pipe.write_all(&piece.bytes) => written.is_ok(),
-                () = self.ended() => false,
+                () = self.ended.cancelled() => false,
             };
             if !written {
                 // The process closed its end, or is gone: who waits for room is told.
@@ -162,11 +172,6 @@ impl Stdin {
                 return;
             }
         }
-    }
-
-    async fn ended(&self) {
-        // The room closes when the process has ended; asking for more than there can be waits for just that.
-        let _ = self.room.acquire_many(self.capacity.saturating_add(1)).await;
     }
 }
 
@@ -195,20 +200,27 @@ struct WriteIds {
     hasher: RandomState,
     // The oldest first; at most `most`.
     seen: VecDeque<u64>,
+    // charge.bytes() >= ID_BYTES * seen.len()
+    charge: Charge,
 }
 
+/// What a remembered id costs: its place in a list that has just doubled, old and new.
+const ID_BYTES: u64 = 24;
+
 impl WriteIds {
-    fn new(most: u64) -> Self {
-        Self { most, hasher: RandomState::new(), seen: VecDeque::new() }
+    fn new(most: u64, budget: &Budget) -> Self {
+        Self { most, hasher: RandomState::new(), seen: VecDeque::new(), charge: budget.empty_charge() }
     }
 
     fn contains(&self, id: &str) -> bool {
         self.seen.contains(&self.hasher.hash_one(id))
     }
 
+    /// Remembers it; where there is no room for one more, the oldest is forgotten for it.
     fn remember(&mut self, id: &str) {
-        if self.seen.len() as u64 >= self.most {
-            self.seen.pop_front();
+        let is_full = self.seen.len() as u64 >= self.most || self.charge.try_grow(ID_BYTES).is_err();
+        if is_full && self.seen.pop_front().is_none() {
+            return;
         }
         self.seen.push_back(self.hasher.hash_one(id));
     }

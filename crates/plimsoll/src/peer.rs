@@ -303,11 +303,12 @@ impl Peer {
 
     /// A notification could not be decoded: it is counted, or ends the connection where none may be lost.
     pub(crate) fn dropped_notification(&self, error: &DecodeError) {
+        let is_first = self.shared.live.notifications_dropped.add(1) == 0;
         if self.shared.rules.notifications_are_vital {
+            // That is told by the reason for which the connection ends.
             let _ = self.shared.lost.set(error.refusal());
             self.shared.closing.cancel();
-        }
-        if self.shared.live.notifications_dropped.add(1) == 0 {
+        } else if is_first {
             tracing::warn!("a notification was dropped, and the like will only be counted: {error}");
         }
     }
