@@ -52,6 +52,7 @@ mod process;
 mod server;
 mod session;
 mod stdin;
+mod values;
 pub mod wire;
 
 pub use client::{ExecClient, ProcessEvent, ProcessEvents, ProcessOptions, RemoteProcess, StartError};
