@@ -813,3 +813,15 @@ async fn a_grandchild_left_behind_by_a_process_that_was_closed_is_not_ended_with
     assert!(runs(&pid), "a daemon is a daemon; row 22 of PROTOCOL section 8 is about those of running processes");
     kill(&pid);
 }
+
+#[tokio::test]
+async fn a_write_that_fills_the_largest_message_is_taken_whole() {
+    let mut client = Client::opened(plimsoll_exec::Limits::exec()).await;
+    client.shell_with_stdin("p", "wc -c").await;
+    // 46 MiB are 61.3 MiB as base64, below the 64 MiB of a message.
+    let bytes = 46 << 20;
+    assert_eq!(client.write("p", &vec![b'x'; bytes], "1").await, "accepted");
+    client.close_stdin("p").await;
+    assert_eq!(client.story("p").await.stdout_text().trim(), bytes.to_string());
+    client.leave().await;
+}
