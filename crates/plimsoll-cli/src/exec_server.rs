@@ -20,8 +20,10 @@ use crate::limit_flags::{self, LimitFlags};
 /// Speaks JSON-RPC, one message a line, on stdin and stdout. Prints its limits in one line on stderr. Ends, with its
 /// processes, when stdin ends or on SIGTERM.
 #[derive(Debug, Args)]
-#[command(after_help = "A limit is a number (sizes take KiB, MiB or GiB after it, durations ms, s or m) or `off`. \
-                        message-bytes and skip-bytes are 64MiB and 256MiB here by default, number-bytes is off.")]
+#[command(
+    after_help = "A limit is a number (sizes take KiB, MiB or GiB after it; durations are seconds, or take ms, s or m) or \
+                        `off`. By default message-bytes is 64MiB here, skip-bytes and cap 256MiB, number-bytes off."
+)]
 pub(crate) struct ExecServerArguments {
     /// Where to take the client from
     #[arg(long, value_enum, value_name = "WHERE")]

@@ -8,7 +8,7 @@
 //! | the command's | it ended; 128 + signal when a signal ended it |
 //! | 125 | Plimsoll failed |
 //! | 126, 127 | the command may not be run, or is not there |
-//! | 141 | our stdout was closed by its reader, so the command was ended: 128 + SIGPIPE |
+//! | 141 | our stdout or stderr was closed by its reader, so the command was ended: 128 + SIGPIPE |
 //!
 //! What the command is asked (interrupt, terminate) is asked beside everything else: the answer comes behind what the
 //! command wrote, so who waited for it and showed nothing would wait for ever.
@@ -42,6 +42,12 @@ use crate::signals::{Signals, Told};
 /// stdin is passed to the command, its stdout and stderr come back apart, Ctrl-C reaches it, and its exit code is kept
 /// (128 + signal when a signal ended it). 127: there is no such command; 126: it may not be run; 125: Plimsoll failed.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "A limit is a number (sizes take KiB, MiB or GiB after it; durations are seconds, or take ms, s or m) or \
+                        `off`. By default message-bytes is 64MiB here, skip-bytes and cap 256MiB, number-bytes off; the \
+                        embedded server has stall-deadline off and outgoing-bytes 1MiB. The limits hold on both sides, \
+                        but a server of your own (--server) has its own."
+)]
 pub(crate) struct RunArguments {
     /// Where the command starts; here by default
     #[arg(long, value_name = "DIRECTORY")]
@@ -380,9 +386,11 @@ async fn show(events: &mut ProcessEvents, process: &Arc<RemoteProcess>, shown: &
     while let Some(event) = events.next().await {
         let written = match event {
             ProcessEvent::Output { stream: Stream::Stderr, bytes, .. } => {
-                // Without a reader of stderr the command goes on.
-                let _ = stderr.write_all(&bytes).await;
-                Ok(())
+                // A reader that left ends the command; a disk that is full does not.
+                match stderr.write_all(&bytes).await {
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe && unwritable.is_none() => Err(error),
+                    _ => Ok(()),
+                }
             }
             ProcessEvent::Output { bytes, .. } if unwritable.is_none() => stdout.write_all(&bytes).await,
             ProcessEvent::Exited { code: exit, .. } => {

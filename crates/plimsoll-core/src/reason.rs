@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::budget::NoRoom;
+use crate::budget::{NoRoom, Scope};
 
 /// What a reason is about; it decides the error code and whether the rest of the message is still read for its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -144,6 +144,14 @@ impl Reason {
         self.row().3
     }
 
+    /// What its numbers are counted in, where they need it.
+    const fn unit(self) -> &'static str {
+        match self {
+            Self::CallDeadline | Self::Drain | Self::StallDeadline | Self::WriteWait => " ms",
+            _ => "",
+        }
+    }
+
     /// Whether the same message may pass later.
     pub const fn retryable(self) -> bool {
         matches!(self.class(), Class::Room)
@@ -180,6 +188,14 @@ impl Refusal {
     /// A refusal by a limit.
     pub const fn over(reason: Reason, limit: u64, observed: u64) -> Self {
         Self { reason, limit: Some(limit), observed: Some(observed), offset: None, scope: None }
+    }
+
+    /// The name of the limit that refused: where room was short, that of the level which had none.
+    pub fn limit_name(&self) -> Option<&'static str> {
+        match self.scope {
+            Some(scope) if scope == Scope::Connection.word() => Some("cap"),
+            _ => self.reason.limit_name(),
+        }
     }
 
     /// The same, at an offset of the message.
@@ -241,9 +257,12 @@ impl fmt::Display for Refusal {
             Reason::InputOutput => "reading or writing failed; the connection is closed",
             Reason::Closed => "the connection is closed",
         })?;
-        match (self.reason.limit_name(), self.limit, self.observed) {
-            (Some(name), Some(limit), Some(observed)) => write!(f, " ({name} is {limit}, observed {observed})")?,
-            (Some(name), Some(limit), None) => write!(f, " ({name} is {limit})")?,
+        let unit = self.reason.unit();
+        match (self.limit_name(), self.limit, self.observed) {
+            (Some(name), Some(limit), Some(observed)) => {
+                write!(f, " ({name} is {limit}{unit}, observed {observed}{unit})")?;
+            }
+            (Some(name), Some(limit), None) => write!(f, " ({name} is {limit}{unit})")?,
             _ => {}
         }
         match self.offset {

@@ -111,6 +111,10 @@ impl Group {
             let _ = kill_process_group(pid, signal);
             // The leader may have left the group that has its number.
             let _ = kill_process(pid, signal);
+            if matches!(signal, Signal::INT | Signal::TERM) {
+                // What is stopped hears it only when it goes on.
+                let _ = kill_process_group(pid, Signal::CONT);
+            }
         }
     }
 

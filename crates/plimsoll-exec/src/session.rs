@@ -220,7 +220,8 @@ impl Session {
             return Err(RpcError::refused(plimsoll::INVALID_PARAMS, &refusal));
         }
         if params.argv.first().is_none_or(String::is_empty) {
-            return Err(RpcError::invalid_params("argv is empty: its first element names the program"));
+            let text = "argv or its first element is empty: the first element names the program";
+            return Err(RpcError::invalid_params(text));
         }
         if params.tty {
             return Err(RpcError::invalid_params("tty is true, and this server has pipes only"));

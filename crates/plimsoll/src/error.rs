@@ -138,7 +138,12 @@ pub enum CallError {
 
 impl From<NoRoom> for CallError {
     fn from(no_room: NoRoom) -> Self {
-        Self::Refused(no_room.into())
+        let mut refusal = Refusal::from(no_room);
+        if no_room.asked > no_room.limit {
+            // It will not fit later either.
+            (refusal.reason, refusal.observed) = (Reason::Cap, Some(no_room.asked));
+        }
+        Self::Refused(refusal)
     }
 }
 

@@ -27,6 +27,10 @@
 //! # Ok(()) }
 //! ```
 //!
+//! A process with several connections draws one line for all of them: make one [`Budget`] and give it to each
+//! [`PeerBuilder::budget`]. Without it, each connection has a line of its own. A reply is charged while it is serialised,
+//! up to twice its size as its buffer grows.
+//!
 //! The feature `codec` adds `LineCodec`, the line framing for `tokio_util`'s `Framed`.
 //!
 //! The scanner, the limits and the budget are those of `plimsoll-core`, whose items are re-exported here.
