@@ -24,9 +24,7 @@ impl LimitFlags {
     pub(crate) fn apply(&self, limits: &mut Limits) -> Result<(), LimitError> {
         self.given.iter().try_for_each(|(name, value)| limits.set(name, value))
     }
-}
 
-impl LimitFlags {
     /// Whether this limit was given.
     pub(crate) fn is_given(&self, name: &str) -> bool {
         self.given.iter().any(|(given, _)| *given == name)

@@ -297,6 +297,15 @@ mod tests {
     }
 
     #[test]
+    fn no_room_names_the_level_that_had_none_and_times_have_their_unit() {
+        let no_room = |scope| Refusal::from(NoRoom { scope, limit: 10, held: 9, asked: 2 }).to_string();
+        assert!(no_room(Scope::Connection).contains("(cap is 10, observed 11)"));
+        assert!(no_room(Scope::Process).contains("(memory is 10, observed 11)"));
+        let late = Refusal::over(Reason::CallDeadline, 500, 500).to_string();
+        assert!(late.contains("(call_deadline is 500 ms, observed 500 ms)"), "{late}");
+    }
+
+    #[test]
     fn a_refusal_names_the_limit_its_value_and_what_was_observed() {
         let text = Refusal::over(Reason::JsonValues, 262_144, 262_145).at(524_310).to_string();
         assert_eq!(

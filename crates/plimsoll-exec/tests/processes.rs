@@ -464,6 +464,19 @@ async fn terminate_says_whether_the_process_was_running_and_may_be_called_at_any
 }
 
 #[tokio::test]
+async fn a_stopped_process_hears_that_it_is_to_end() {
+    let mut client = Client::opened(limits().with_grace(Deadline::Never)).await;
+    client.shell("p", "trap 'exit 5' TERM; echo $$ ready; kill -STOP $$; while :; do sleep 0.05; done").await;
+    let story = client.hears("p", "ready").await;
+    let pid = story.stdout_text().split(' ').next().unwrap().to_owned();
+    let stat = format!("/proc/{pid}/stat");
+    until("it stops", || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T "))).await;
+    assert!(client.terminate("p").await);
+    assert_eq!(client.rest_of("p", story).await.code(), 5);
+    client.leave().await;
+}
+
+#[tokio::test]
 async fn a_process_that_left_its_group_is_ended_all_the_same() {
     let mut client = Client::opened(limits()).await;
     let script = "$SIG{TERM} = 'IGNORE'; setpgrp(0, getpgrp(getppid())); $| = 1; print qq(ready\n); sleep 1000";

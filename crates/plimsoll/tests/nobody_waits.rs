@@ -456,6 +456,18 @@ async fn a_request_that_needs_more_room_than_its_connection_may_ever_hold_is_ref
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_can_never_fit_fails_for_good_and_one_that_fits_is_sent() {
+    let limits = Limits::default().with_cap(Bound::at_most(1_000_000));
+    let Served { peer, mut wire, .. } = serve(with(limits));
+    let refused = peer.call::<Value>("m", &"x".repeat(2_000_000)).await.unwrap_err();
+    let CallError::Refused(refusal) = refused else { panic!("{refused}") };
+    assert_eq!((refusal.reason, refusal.limit), (Reason::Cap, Some(1_000_000)));
+    assert!(!refusal.reason.retryable());
+    let _calling = call(&peer);
+    assert!(wire.next().await.is_some(), "the control");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_response_that_nobody_asked_for_is_counted_and_never_answered() {
     let Served { mut wire, peer, .. } = serve(standard());
     for message in [
